@@ -148,9 +148,7 @@ class Batch:
     def planned(self, plan: Plan, purpose: Purpose = Purpose.SAMPLE) -> "Batch":
         """Return a batch with other evaluations around the same x, along the same directions.
 
-        Args:
-            plan: The evaluations.
-            purpose: The purpose of their random numbers; tests never share those of a search.
+        With another ``purpose``, their random numbers differ from those of the search.
         """
         return self._copy_with(plan, purpose, self.context, self.tree)
 

@@ -314,11 +314,7 @@ def seal(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sealed(shape: Shape) -> Shape:
-    """Accept an object that :func:`seal` returned; check its checksum and leave it out.
-
-    Args:
-        shape: The shape of the object without its checksum.
-    """
+    """Accept an object that :func:`seal` returned; check its checksum and leave it out."""
 
     def sealed_shape(value: Any, name: str) -> Any:
         fields = dict(_fields(value, name))

@@ -565,14 +565,7 @@ def _power(base: float, exponent: float) -> float:
 
 
 def choose_optimizer(optimizer: object, learning_rate: object) -> Optimizer | None:
-    """Return the optimiser selected by ``optimizer=`` or ``learning_rate=``.
-
-    Args:
-        optimizer: The argument ``optimizer``: an ``(init, update)`` pair.
-        learning_rate: The argument ``learning_rate``: a number, short for ``sgd(number)``.
-
-    Returns:
-        The optimiser, or ``None`` if both are ``None``.
+    """Return the optimiser that a user's arguments select, or ``None`` if both are ``None``.
 
     Raises:
         ValueError: If both are passed, or the learning rate is not positive.

@@ -34,11 +34,6 @@ class Ticket(NamedTuple):
 class PointByPoint:
     """A search that returns one point at a time.
 
-    Args:
-        search: The search.
-        x0: Where it starts.
-        seed: Its seed.
-
     >>> from gensmooth import Pilot
     >>> points = PointByPoint(Pilot(budget=300), np.zeros(2), seed=0)
     >>> for _ in range(300):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gensmooth import Result
     from gensmooth.observe import Lines, Progress, Start
 
-LONG = 10.0  # seconds: a run that takes longer prints lines where there is no terminal
+LONG_RUN_SECONDS = 10.0  # without a terminal, a run that takes longer prints lines
 RESULT = "result.json"
 STANDARD_OUTPUT = Path("-")
 # The fields to print; `fun` is shown with its error and noise, and `message` has the warnings.
@@ -46,22 +46,22 @@ def open_streams() -> None:
             setattr(sys, name, stream)
 
 
-def choose_helpers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
-    """Set ``workers`` to the cluster of ``--ray``, and add the trackers that options name.
+def add_evaluator_and_trackers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
+    """Set ``workers`` to the cluster of ``--ray``, and add the trackers that options select.
 
     Where there is no terminal, a long run prints a line from time to time.
     """
-    given = parsed.values
+    options = parsed.values
     trackers = arguments["trackers"] = list(arguments.get("trackers", ()))
     stream: Any = sys.stderr  # None if the shell has closed it
     if arguments.get("progress") is None and stream is not None and not stream.isatty():
         trackers.append(LateLines())
     for name in ("TensorBoard", "MLflow", "WandB"):
-        if name.lower() in given:
+        if name.lower() in options:
             from gensmooth import observe
 
-            trackers.append(getattr(observe, name)(given[name.lower()]))
-    if "ray" not in given:
+            trackers.append(getattr(observe, name)(options[name.lower()]))
+    if "ray" not in options:
         return
     from gensmooth.evaluators import Ray
 
@@ -69,7 +69,7 @@ def choose_helpers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
     if arguments.get("on_failure") == "retry":
         retries = arguments.pop("retries", 2)
     arguments["workers"] = Ray(
-        None if given["ray"] == "local" else given["ray"],
+        None if options["ray"] == "local" else options["ray"],
         num_workers=arguments.pop("workers", None),
         timeout=arguments.pop("timeout", None),
         retries=retries,
@@ -87,7 +87,7 @@ class LateLines:
 
     def step(self, progress: "Progress") -> None:
         """See :class:`~gensmooth.observe.Tracker`."""
-        if self._lines is None and progress.seconds >= LONG:
+        if self._lines is None and progress.seconds >= LONG_RUN_SECONDS:
             from gensmooth.observe import Lines
 
             self._lines = Lines()
@@ -116,7 +116,7 @@ class Out(NamedTuple):
 
 
 def choose_out(parsed: ParsedOptions, folder: Path | None, *, stem: str | None = None) -> Out:
-    """Return where the result goes, and check before the run that it can be written.
+    """Choose where to write the result, and check before the run that this is possible.
 
     Args:
         parsed: The options.
@@ -182,7 +182,7 @@ def running(out: Out) -> Generator[None]:
 
 @contextmanager
 def many_runs() -> Generator[None]:
-    """Make several runs with the user's output on standard error; Ctrl-C explains how to go on."""
+    """Make several runs with the user's output on standard error; on Ctrl-C, say how to go on."""
     try:
         with users_code():
             yield
@@ -275,7 +275,7 @@ def finish(
         shown["fun"] = f"{result.fun:.8g}{error}{noise}"
     report(full, shown, file=file, out=out, as_json=as_json)
     if not failed:
-        leave(result.reason, success=result.success)
+        exit_with_status(result.reason, success=result.success)
 
 
 def run_and_finish(run: Callable[[], "Result"], out: Out, parsed: ParsedOptions) -> None:
@@ -293,8 +293,8 @@ def run_and_finish(run: Callable[[], "Result"], out: Out, parsed: ParsedOptions)
     finish(result, result_file(out, result.seed), **output)
 
 
-def leave(reason: str, *, success: bool) -> None:
-    """Exit with status 130 if a run was interrupted, or 1 if it had no success."""
+def exit_with_status(reason: str, *, success: bool) -> None:
+    """Exit with status 130 if a run was interrupted, or 1 if it was not successful."""
     if reason == "interrupted":
         raise typer.Exit(130)
     if not success:

@@ -101,7 +101,7 @@ def main() -> None:
 
 # The types that we raise on purpose; any other error in our code is a bug.
 _EXPECTED = (ValueError, TypeError, RuntimeError, OSError, ImportError)
-_IN_SHELL = (  # advice for Python in our errors, and the same advice for a shell
+_SHELL_ADVICE = (  # advice for Python in our errors, and the same advice for a shell
     (re.compile(r"workers=gs\.evaluators\.(\w+\([^()]*\))"), r'--workers "\1"'),
     (re.compile(r"gs\.resume\(folder, fun\)"), "--objective module:function"),
     (re.compile(r"use gs\.(?:rl\.)?resume\b"), "use `gensmooth resume` with that folder"),
@@ -115,36 +115,36 @@ def explain(error: Exception) -> tuple[str, str]:
     message = str(error)
     if isinstance(error, EvaluationError):  # raised by the user's function, perhaps in a worker
         cause = error.__cause__
-        location = None if cause is None or error.traceback else _in_users_code(cause)
+        location = None if cause is None or error.traceback else _users_traceback(cause)
         return error.traceback if location is None else location[0], message
     if isinstance(error, SyntaxError):
         shown = "".join(traceback.format_exception_only(error))
         return shown, f"{error.filename} is not valid Python: {error.msg} in line {error.lineno}."
-    location = _in_users_code(error)
+    location = _users_traceback(error)
     if location is not None:
         shown, place = location
         return shown, f"{type(error).__name__} in {place}: {message}"
     if not isinstance(error, _EXPECTED):
         return "".join(traceback.format_exception(error)), f"{type(error).__name__}: {message}"
-    for pattern, advice in _IN_SHELL:
+    for pattern, advice in _SHELL_ADVICE:
         message = pattern.sub(advice, message)
     return "", message
 
 
-def _in_users_code(error: BaseException) -> tuple[str, str] | None:
+def _users_traceback(error: BaseException) -> tuple[str, str] | None:
     """Return the traceback from where it enters the user's code, and the last line in it."""
     trace = error.__traceback__
-    while trace is not None and not _is_users(trace.tb_frame.f_code.co_filename):
+    while trace is not None and not _is_user_file(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     if trace is None:
         return None
     places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
-    file, line = [place for place in places if _is_users(place[0])][-1]
+    file, line = [place for place in places if _is_user_file(place[0])][-1]
     shown = "".join(traceback.format_exception(type(error), error, trace, chain=False))
     return shown, f"{file}, line {line}"
 
 
-def _is_users(file: str) -> bool:
+def _is_user_file(file: str) -> bool:
     """Whether a file is the user's: not ours, Python's or an installed package's."""
     ours = Path(__file__).parents[1]
     stdlib = sysconfig.get_path("stdlib")

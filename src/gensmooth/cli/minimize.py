@@ -6,7 +6,7 @@ from typing import Any
 
 from gensmooth.cli.common import (
     REPORT,
-    choose_helpers,
+    add_evaluator_and_trackers,
     choose_out,
     run_and_finish,
 )
@@ -61,7 +61,7 @@ def minimize(parsed: ParsedOptions, *, block: int | None = None) -> None:
     check_call(arguments["fun"], parsed["objective"], sampled="samples" in arguments, extra=extra)
     if block is not None:
         arguments["vectorized"] = block
-    choose_helpers(arguments, parsed)
+    add_evaluator_and_trackers(arguments, parsed)
     out = choose_out(parsed, parsed["folder"], stem=parsed["objective"])
     run_and_finish(lambda: gs.minimize(**arguments), out, parsed)
 
@@ -80,7 +80,7 @@ def check_call(fun: Callable[..., Any], name: str, *, sampled: bool, extra: int 
     """
     try:
         signature = inspect.signature(fun)
-    except (TypeError, ValueError):  # a built-in function: the first call will show
+    except (TypeError, ValueError):  # a built-in function: the first call will tell
         return
     plain, with_generator = (_binds(signature, number + extra) for number in (1, 2))
     others = ", *args" if extra else ""

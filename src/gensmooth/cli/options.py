@@ -323,7 +323,7 @@ _HELP_ALL = inspect.Parameter(
 
 
 def _suggest(error: Any) -> None:
-    """If an unknown option is another library's name for one of ours, name ours."""
+    """If an unknown option is another library's name for one of our options, suggest ours."""
     name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
     hint = checks.FOREIGN.get(name)
     if hint is not None:
@@ -360,35 +360,37 @@ def _options(
     for parameter in inspect.signature(function).parameters.values():
         if only is not None and parameter.name not in only:
             continue
-        how = shell.get(parameter.name if only is None else only[parameter.name], Shell())
-        name = how.name or (parameter.name if only is None else only[parameter.name])
-        default, kind = _default_and_type(function, parameter, how)
+        override = shell.get(parameter.name if only is None else only[parameter.name], Shell())
+        name = override.name or (parameter.name if only is None else only[parameter.name])
+        default, kind = _default_and_type(function, parameter, override)
         if only is not None and default is ...:
             default, kind = None, kind | None  # the object itself is optional
         summary = f"{_first_line(function)} " if inspect.isclass(function) else ""
         text = f"{summary}{texts[parameter.name]}"
-        brief = _brief(text, how.how)
-        yield Option(name, parameter.name, kind, default, f"{text} {how.how}".strip(), brief, how)
+        brief = _brief(text, override.how)
+        yield Option(
+            name, parameter.name, kind, default, f"{text} {override.how}".strip(), brief, override
+        )
 
 
-def _brief(text: str, how: str) -> str:
+def _brief(text: str, hint: str) -> str:
     """Return the beginning of a description, and how to write the option.
 
     >>> _brief("The limits of x: (lower, upper). One per parameter.", "In a shell: 0,1.")
     'The limits of x: 0,1.'
     """
     beginning = re.split(r"[.;:](?: |$)", text, maxsplit=1)[0]
-    in_shell = how.removeprefix("In a shell: ")
-    if in_shell != how:
+    in_shell = hint.removeprefix("In a shell: ")
+    if in_shell != hint:
         return f"{beginning}: {in_shell}"
-    return f"{beginning}. {how}".strip()
+    return f"{beginning}. {hint}".strip()
 
 
 def _default_and_type(
-    function: Callable[..., Any], parameter: inspect.Parameter, how: Shell
+    function: Callable[..., Any], parameter: inspect.Parameter, override: Shell
 ) -> tuple[Any, Any]:
     default: Any = ... if parameter.default is inspect.Parameter.empty else parameter.default
-    kind: Any = how.type
+    kind: Any = override.type
     if kind is None:
         kind = read_as(parameter.annotation)
     if kind is None:

@@ -4,7 +4,7 @@ from functools import partial
 
 from gensmooth.cli.common import (
     REPORT,
-    choose_helpers,
+    add_evaluator_and_trackers,
     choose_out,
     run_and_finish,
     running,
@@ -56,7 +56,7 @@ def resume(parsed: ParsedOptions) -> None:
         kind, other = ("training", "minimisation") if training else ("minimisation", "training")
         raise ValueError(f"{folder} holds a {kind}, but `--{option}` is only for a {other}.")
     arguments = parsed.arguments(target)
-    choose_helpers(arguments, parsed)
+    add_evaluator_and_trackers(arguments, parsed)
     out = choose_out(parsed, folder)
     if not training:
         run_and_finish(lambda: gs.resume(**arguments), out, parsed)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from gensmooth.cli.common import (
     REPORT,
     Out,
-    choose_helpers,
+    add_evaluator_and_trackers,
     choose_out,
-    leave,
+    exit_with_status,
     new_folder,
     report,
     result_file,
@@ -76,7 +76,7 @@ def train(parsed: ParsedOptions) -> None:
     from gensmooth.rl import front as training
 
     arguments = parsed.arguments("gensmooth.rl.front:train")
-    choose_helpers(arguments, parsed)
+    add_evaluator_and_trackers(arguments, parsed)
     out = choose_out(parsed, arguments.get("folder"), stem=arguments["environment"])
     if out.folder is None:
         folder = out.reserved or new_folder(arguments["environment"])
@@ -115,4 +115,4 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
     full |= {"best": best if tests else None, "tests": tests}
     file = result_file(out, result.seed)
     report(full, shown, file=file, out=parsed["out"], as_json=bool(parsed["json"]))
-    leave(result.reason, success=result.success)
+    exit_with_status(result.reason, success=result.success)

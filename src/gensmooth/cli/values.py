@@ -16,7 +16,7 @@ from typing import Any
 from gensmooth import expressions, naming
 from gensmooth.cli.options import Sets, Shell
 
-_USERS = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
+_USER_OBJECT = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
 
 
 def read_function(text: str) -> Callable[..., Any]:
@@ -83,7 +83,7 @@ def read_scale(text: str) -> Any:
         ) from None
 
 
-def read_truths(text: str) -> Any:
+def read_log_scale(text: str) -> Any:
     """Return True for all parameters, or a Boolean array."""
     import numpy as np
 
@@ -91,9 +91,9 @@ def read_truths(text: str) -> Any:
         return True
     if text.endswith(".npy"):
         return _read_npy(text)
-    truths = {"1": True, "0": False}
+    flags = {"1": True, "0": False}
     try:
-        return np.array([truths[part] for part in text.replace(",", " ").split()])
+        return np.array([flags[part] for part in text.replace(",", " ").split()])
     except KeyError:
         raise ValueError(
             f"`--log-scale` must be all, or 1 or 0 for each parameter such as 1,0,1, or a .npy "
@@ -232,7 +232,7 @@ def read_object(
     >>> read_object("shrunk(Bernoulli())", option="directions")
     Shrunk(base=Bernoulli(...
     """
-    users = _USERS.fullmatch(text.strip())
+    users = _USER_OBJECT.fullmatch(text.strip())
     if users:
         target = naming.find(as_module(f"{users[1]}:{users[2]}"))
         if users[3] is None:
@@ -293,7 +293,7 @@ POINTS = {
     ),
     "log_scale": Shell(
         type=str,
-        read=read_truths,
+        read=read_log_scale,
         how="In a shell: all; 1 or 0 for each, such as 1,0,1; or a .npy file.",
     ),
     "noise": Shell(

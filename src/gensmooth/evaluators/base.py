@@ -114,13 +114,7 @@ def tell(
 ) -> tuple[SearchState, StepInfo]:
     """Call ``search.tell`` and turn errors caused by non-finite values into evaluation errors.
 
-    Args:
-        search: The search.
-        state: Its state.
-        batch: The batch that was evaluated.
-        values: Its values.
-        errors: Their standard errors, if known.
-        explain: Returns the error message, given the search's error.
+    ``explain`` converts the search's error to the error message.
 
     Raises:
         EvaluationError: If the search rejects the values and some of them are not finite.

@@ -85,13 +85,13 @@ class BatchResults:
             self._recall(self._open(journal))
 
     def _open(self, journal: Journal) -> JournalEntry:
-        """The part of the journal for this batch. Most cheap batches need none."""
+        """Return the journal's entry for this batch, which most cheap batches never need."""
         return journal.open(self._batch, self._objective.columns)
 
     @property
     def record(self) -> Record | None:
         """Records values in the journal as they arrive; ``None`` without a journal."""
-        # Not an attribute: the batch would refer to itself, and wait for the garbage collector.
+        # As an attribute it would be a reference cycle, which only the garbage collector frees.
         return None if self._journal is None else self._record
 
     def _record(self, start: int, values: NDArray[np.float64], seconds: float) -> None:
@@ -165,18 +165,18 @@ class BatchResults:
         self._faults[failure.kind] += count
         unit = failure.index // self.rows
         self._failures[unit] += 1
-        again = failure.kind != "return" and self._failures[unit] <= self._policy.retries
-        if again or (self._policy.drop and failure.kind != "return"):
+        retry = failure.kind != "return" and self._failures[unit] <= self._policy.retries
+        if retry or (self._policy.drop and failure.kind != "return"):
             message = f"{failure.what}, at {self._batch.describe(failure.index)}"
             self._policy.log_once(failure.kind, message)  # a failure that is raised is not logged
         elif failure.kind != "non-finite":
             raise failure.error(self._batch, self._failures[unit])
         # A non-finite value is passed on to `tell`, which raises if it needs the value.
-        self.missing -= not again
-        if self._journal is not None and (again or self._policy.drop):
-            dropped = range(0) if again else range(*self.span((unit, unit + 1)))
+        self.missing -= not retry
+        if self._journal is not None and (retry or self._policy.drop):
+            dropped = range(0) if retry else range(*self.span((unit, unit + 1)))
             self._open(self._journal).fault(failure.kind, count, dropped)
-        return again
+        return retry
 
     def count(self, kind: str, message: str, count: int = 1) -> None:
         """Count faults and log the first one of each kind."""

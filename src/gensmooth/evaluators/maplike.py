@@ -161,8 +161,8 @@ class _Call:
         began = time.perf_counter()
         stop = item.start + len(item.points)
         values, failures = self._objective.values(item, item.start, stop)
-        light = [failure.picklable() for failure in failures]
-        return Answer(values, light, time.perf_counter() - began)
+        picklable = [failure.picklable() for failure in failures]
+        return Answer(values, picklable, time.perf_counter() - began)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _call, (pickled(self._objective, "The objective"),)

@@ -21,15 +21,15 @@ from gensmooth.runs.journal import WORTH, Journal
 
 Array = NDArray[Any]
 
-_BLOCK = 4_194_304  # the most numbers in a block of points for a vectorised objective
-_SMALL = 65_536  # numbers: points with no more than this in total are created as one block
-_CALLED = {
+_MAX_BLOCK_NUMBERS = 4_194_304  # in a block of points for a vectorised objective
+_MAX_ONE_BLOCK = 65_536  # numbers: points that have no more in total are created as one block
+_CALL_HINTS = {
     False: "it is called with x, and `args` if there are any; if it takes a generator, "
     "fun(x, rng), pass samples='independent', 'shared' or 'paired'",
     True: "with `samples` it is called as fun(x, rng), and must draw its noise from that generator",
 }
-_OURS = str(Path(__file__).parents[1]) + os.sep
-_LONGEST = 16_384  # the most characters of a traceback to keep
+_PACKAGE_FOLDER = str(Path(__file__).parents[1]) + os.sep
+_MAX_TRACEBACK = 16_384  # characters that are kept
 
 
 class Points(Protocol):
@@ -108,7 +108,7 @@ class Objective:
         its values.
         """
         if self.vectorized is True:
-            return max(1, _BLOCK // dim)
+            return max(1, _MAX_BLOCK_NUMBERS // dim)
         return int(self.vectorized) or 1
 
     def value(self, batch: Batch, index: int) -> float:
@@ -287,7 +287,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def end_fork(error: BaseException | None = None) -> NoReturn:
-    """End this process: a child, forked by the objective, that has left the objective.
+    """End this process, a child that the objective forked and that has returned from it.
 
     It ends immediately, because exit handlers, buffers and locks belong to the parent process.
     """
@@ -320,7 +320,7 @@ def check_flat(batch: Batch) -> None:
 def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
     if isinstance(batch, Batch) and (start, stop) == (0, len(batch)):
         return batch.points()
-    if (stop - start) * batch.dim <= _SMALL:
+    if (stop - start) * batch.dim <= _MAX_ONE_BLOCK:
         block = batch.block(start, stop)
         return (block[row, ...] for row in range(len(block)))
     return (batch.point(index) for index in range(start, stop))
@@ -328,20 +328,20 @@ def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
 
 def _raised(index: int, error: BaseException, sampled: bool) -> Failure:
     trace = sys.exc_info()[2]  # not error.__traceback__, which a user's class may override
-    trace = theirs = trace.tb_next if trace else None  # the first frame is ours
-    while theirs and theirs.tb_frame.f_code.co_filename.startswith(_OURS):
-        theirs = theirs.tb_next  # skip our other frames: readers want to see their own code
-    trace = theirs or trace
+    trace = user_trace = trace.tb_next if trace else None  # the first frame is ours
+    while user_trace and user_trace.tb_frame.f_code.co_filename.startswith(_PACKAGE_FOLDER):
+        user_trace = user_trace.tb_next  # skip our other frames too: show users their own code
+    trace = user_trace or trace
     try:
         text = "".join(traceback.format_exception(type(error), error, trace))
     except KeyboardInterrupt:
         raise
     except BaseException:  # formatting may call the exception's own code, which may raise
         text = "".join(traceback.format_tb(trace))
-    what = f"The objective raised {_kind(error)}: {_text(error, str)[:_LONGEST]}"
-    if isinstance(error, TypeError) and theirs is None and "argument" in what:
-        what += f" ({_CALLED[sampled]})"  # the call itself failed: the arguments do not match
-    return Failure(index, "exception", what, text[-_LONGEST:], error)
+    what = f"The objective raised {_kind(error)}: {_text(error, str)[:_MAX_TRACEBACK]}"
+    if isinstance(error, TypeError) and user_trace is None and "argument" in what:
+        what += f" ({_CALL_HINTS[sampled]})"  # the call itself failed: the arguments do not match
+    return Failure(index, "exception", what, text[-_MAX_TRACEBACK:], error)
 
 
 def _number(index: int, value: Any) -> float | Failure:
@@ -378,7 +378,7 @@ def _show(value: Any, why: Exception | None = None) -> str:
     text = text if len(text) <= 80 else f"{text[:77]}..."
     if why is None or isinstance(why, TypeError | ValueError):
         return text
-    return f"{text} ({_kind(why)}: {_text(why, str)[:_LONGEST]})"
+    return f"{text} ({_kind(why)}: {_text(why, str)[:_MAX_TRACEBACK]})"
 
 
 def _text(value: Any, convert: Callable[[Any], str]) -> str:

@@ -94,7 +94,9 @@ class Processes(PoolEvaluator["ProcessPool"]):
                 "concurrent.futures.ProcessPoolExecutor."
             )
         self.num_workers = checks.count("num_workers", num_workers)
-        self.environment: dict[str, str] = {} if environment is None else _texts(environment)
+        self.environment: dict[str, str] = (
+            {} if environment is None else _checked_environment(environment)
+        )
 
     def __repr__(self) -> str:
         return f"Processes({self.num_workers}, timeout={self.timeout}, retries={self.retries})"
@@ -151,14 +153,16 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         self._session = 0
         self._opening: bytes | None = None  # the message that opens the session
         self._state_size = 0
-        self._past = Traffic(0, 0)
+        self._former_traffic = Traffic(0, 0)
         _pools.add(self)
 
     @property
     def traffic(self) -> Traffic:
         """Bytes sent to and received from all workers, current and former."""
-        sent = self._past.sent + sum(w.channel.sent for w in self.workers)
-        return Traffic(sent, self._past.received + sum(w.channel.received for w in self.workers))
+        sent = self._former_traffic.sent + sum(w.channel.sent for w in self.workers)
+        return Traffic(
+            sent, self._former_traffic.received + sum(w.channel.received for w in self.workers)
+        )
 
     def open_session(self, payload: bytes) -> None:
         """See :meth:`WorkerPool.open_session`."""
@@ -356,7 +360,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
                 code = worker.process.wait(1.0)
         self.stop(worker)
         at = index if began and index >= 0 else None
-        return Lost(why or _why(code), began, at, by_itself=code != -signal.SIGKILL)
+        return Lost(why or _exit_reason(code), began, at, by_itself=code != -signal.SIGKILL)
 
     def running(self, worker: ProcessHandle) -> tuple[int, float] | None:
         """See :meth:`WorkerPool.running`."""
@@ -382,8 +386,10 @@ class ProcessPool(WorkerPool[ProcessHandle]):
             os.killpg(worker.process.pid, signal.SIGKILL)
         self.workers.remove(worker)
         self._selector.unregister(worker.channel)
-        sent, received = self._past
-        self._past = Traffic(sent + worker.channel.sent, received + worker.channel.received)
+        sent, received = self._former_traffic
+        self._former_traffic = Traffic(
+            sent + worker.channel.sent, received + worker.channel.received
+        )
         worker.channel.close()
         worker.lifeline.close()
         with suppress(subprocess.TimeoutExpired):  # blocked in the kernel; it will end later
@@ -407,7 +413,7 @@ _pools: "WeakSet[ProcessPool]" = WeakSet()
 
 
 def _close_sockets() -> None:
-    """Close a forked child's copies of the lifelines; else workers would live as long as it."""
+    """Close a forked child's copies of the lifelines, which would keep the workers alive."""
     for pool in _pools:
         for worker in pool.workers:
             worker.lifeline.close()
@@ -418,7 +424,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_sockets)
 
 
-def _texts(environment: object) -> dict[str, str]:
+def _checked_environment(environment: object) -> dict[str, str]:
     variables = checks.mapping("environment", environment)
     if not all(isinstance(value, str) for value in variables.values()):
         raise TypeError(
@@ -432,7 +438,7 @@ def _texts(environment: object) -> dict[str, str]:
     return variables
 
 
-def _why(code: int | None) -> str:
+def _exit_reason(code: int | None) -> str:
     if code is None:
         return "closed its connection"
     if code == -signal.SIGKILL:

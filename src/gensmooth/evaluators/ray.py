@@ -39,7 +39,7 @@ _EXIT_SECONDS = 1.0  # time for an actor to exit
 _GONE_SECONDS = 20.0  # time for the kernel to end a killed process; long, for busy machines
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _STEP_SECONDS = 10.0  # the least time that an actor has to receive a step
-_FEW = 16  # pending answers: up to this many, polling for more costs more than it gains
+_MAX_SINGLE_POLL = 16  # pending answers; with more, it pays off to poll for several at once
 
 
 @final
@@ -124,8 +124,11 @@ class RayConnection(NamedTuple):
         """End the connection if it is ours, which also stops a cluster that was started for it."""
         if self.ours:
             self.ray.shutdown()
-            before, rays = self.on_sigterm
-            if before not in (rays, None) and signal.getsignal(signal.SIGTERM) is rays:
+            before, ray_handler = self.on_sigterm
+            if (
+                before not in (ray_handler, None)
+                and signal.getsignal(signal.SIGTERM) is ray_handler
+            ):
                 with suppress(ValueError):  # not in the main thread
                     signal.signal(signal.SIGTERM, before)
 
@@ -178,10 +181,10 @@ def connect(
         ) from None
     # Ray installs a SIGTERM handler that exits. Restore the run's handler, which writes a last
     # checkpoint.
-    rays = signal.getsignal(signal.SIGTERM)
-    if callable(before) and rays is not before:
+    ray_handler = signal.getsignal(signal.SIGTERM)
+    if callable(before) and ray_handler is not before:
         signal.signal(signal.SIGTERM, before)
-    return RayConnection(ray, ours=True, on_sigterm=(before, rays))
+    return RayConnection(ray, ours=True, on_sigterm=(before, ray_handler))
 
 
 def _check_listening(address: str) -> None:
@@ -338,7 +341,7 @@ class RayPool(WorkerPool[ActorHandle]):
             time.sleep(min(timeout, 0.01))
             return []
         arrived, rest = self._ray.wait(list(awaited), num_returns=1, timeout=timeout)
-        if arrived and len(rest) > _FEW:
+        if arrived and len(rest) > _MAX_SINGLE_POLL:
             arrived += self._ray.wait(rest, num_returns=len(rest), timeout=0)[0]
         return [(awaited[answer], self._event(awaited[answer])) for answer in arrived]
 
@@ -468,7 +471,7 @@ def boot_id() -> str:
 
 
 def _end_process(process: ProcessIdentity) -> None:
-    """Runs on an actor's machine: gives the actor time to exit, then kills it."""
+    """Give an actor on this machine time to exit, then kill it."""
     end = time.monotonic() + _EXIT_SECONDS
     while process.exists() and time.monotonic() < end:
         time.sleep(0.05)

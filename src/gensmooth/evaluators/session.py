@@ -27,7 +27,7 @@ _FAILED_STARTS = 3  # after this many in a row, the cause is assumed to be perma
 _LAST_ANSWERS = 5.0  # seconds
 _CHECK = 0.5  # seconds between checks for silent workers
 _LONGEST = 365 * 86_400.0  # the longest wait in seconds, in effect unlimited
-_SHORT = 100  # evaluations shorter than this many messages are handed out ahead
+_SHORT_IN_MESSAGES = 100  # evaluations shorter than this many messages are handed out ahead
 
 
 # --- workers as a pool sees them ---------------------------------------------------------------
@@ -47,7 +47,7 @@ class WorkerHandle:
         heard: When it last sent a message, was seen working, or was sent a request.
         ahead: The evaluation it was running when an earlier answer was still missing, and when
             this was noticed.
-        cpu_seconds: The CPU time it had used when :func:`is_process_computing` was last called.
+        cpu_seconds: The CPU time it had used at the last call of :func:`is_process_computing`.
     """
 
     ready: bool = False
@@ -228,8 +228,8 @@ class PoolEvaluator(ABC, Generic[P]):
     def session(self, search: Search, objective: Objective) -> Generator["WorkerSession[Any]"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
         payload = pickled((search.for_workers(), objective), "The objective")  # before any start
-        kept = self._pool
-        pool = self._new_pool() if kept is None else kept
+        shared_pool = self._pool
+        pool = self._new_pool() if shared_pool is None else shared_pool
         policy = FaultPolicy(search.on_failure, self.retries)
         try:
             pool.open_session(payload)
@@ -237,7 +237,7 @@ class PoolEvaluator(ABC, Generic[P]):
             yield session
             session.finish()
         finally:
-            if pool is kept:
+            if pool is shared_pool:
                 pool.close_session()
             else:
                 pool.close()
@@ -341,7 +341,7 @@ class WorkerSession(Generic[W]):
         worker.awaited = self._pool.send_step(worker, self._step, change)
 
     def _assign(self, results: BatchResults, queue: Queue) -> None:
-        for depth in range(self._ahead(queue.left) + 1):
+        for depth in range(self._hands_out_ahead(queue.left) + 1):
             for worker in self._pool.workers:
                 if not queue.left:
                     return
@@ -357,11 +357,14 @@ class WorkerSession(Generic[W]):
                 worker.heard = time.monotonic()
                 self._pool.assign(worker, *results.span(units))
 
-    def _ahead(self, left: int) -> bool:
+    def _hands_out_ahead(self, left: int) -> bool:
         """Whether to hand out work ahead, because evaluations are short and many are left."""
         if self._pool.one_by_one or self._seconds is None or self._suspects:
             return False
-        return self._seconds < _SHORT * self._pool.message_worth and left > 3 * self.workers
+        return (
+            self._seconds < _SHORT_IN_MESSAGES * self._pool.message_worth
+            and left > 3 * self.workers
+        )
 
     def _portion(self, left: int) -> int:
         """How many units to assign: enough to justify a message, leaving work for the others."""
@@ -381,8 +384,10 @@ class WorkerSession(Generic[W]):
                     units = worker.units.pop(0)
                     self._losses = 0
                     self._suspects.difference_update(range(*units))
-                    each = seconds / (units[1] - units[0])
-                    self._seconds = each if self._seconds is None else (self._seconds + each) / 2
+                    per_unit = seconds / (units[1] - units[0])
+                    self._seconds = (
+                        per_unit if self._seconds is None else (self._seconds + per_unit) / 2
+                    )
                     queue.put(results.add(units, values, failures, seconds))
                 case StepReceived():
                     worker.awaited = False
@@ -452,7 +457,7 @@ class WorkerSession(Generic[W]):
 
     def _lose(self, worker: W, lost: Lost, results: BatchResults, queue: Queue) -> None:
         """Reassign a lost worker's units and record the failure of the one that it was running."""
-        words = f"A worker {lost.why}"
+        message = f"A worker {lost.why}"
         self._losses += 1
         if worker.proven:
             self._waiting_since = time.monotonic()  # for the one that replaces it
@@ -465,7 +470,7 @@ class WorkerSession(Generic[W]):
         elif self._losses > 10 + 2 * self._pool.size:
             raise WorkerError(f"Workers keep dying: the last one {lost.why}.{self._pool.hint()}")
         if not worker.units or not lost.began:
-            results.count("died", words)
+            results.count("died", message)
             queue.put(worker.units)
             return
         first = worker.units[0][0]
@@ -473,12 +478,12 @@ class WorkerSession(Generic[W]):
         if lost.evaluation is None and len(held) > 1:
             # It is unknown which unit the worker was running; even the first may be complete, with
             # its answer lost. Each unit is evaluated again soon, alone on its worker.
-            results.count("died", words)
+            results.count("died", message)
             self._suspects.update(held)
             queue.put_first(held)
         else:
             index = first * results.rows if lost.evaluation is None else lost.evaluation
-            self._fail(worker, Failure(index, "died", words), results, queue)
+            self._fail(worker, Failure(index, "died", message), results, queue)
 
     def _fail(self, worker: W, failure: Failure, results: BatchResults, queue: Queue) -> None:
         """Record a failure that ended a worker, and requeue the worker's other units."""
@@ -516,7 +521,7 @@ class _DirectionsState:
             wire = self._search.wire
             self.estimate = wire.latest_gradient(self._state, now) if self._state else None
             self._state = now
-            # Without such an estimate, no worker can update from the previous version: skip one.
+            # Without an estimate, no worker can update from the previous version: skip a number.
             self.version += 1 if self.estimate is not None else 2
         plan = None if batch.planned_by_search else batch.plan
         return Step(batch.step, batch.seed, plan, batch.purpose, batch.context)

@@ -122,8 +122,8 @@ class Worker:
         assert self._batch is not None
         began = time.perf_counter()
         values, failures = self._objective.values(self._batch, start, stop, begin=begin)
-        light = [failure.picklable() for failure in failures]
-        return Answer(values, light, time.perf_counter() - began)
+        picklable = [failure.picklable() for failure in failures]
+        return Answer(values, picklable, time.perf_counter() - began)
 
 
 # --- a worker process --------------------------------------------------------------------------
@@ -144,12 +144,12 @@ def main(
         slot: This worker's slot.
     """
     _die_with_parent(lifeline)
-    talk = Channel(socket.socket(fileno=channel))
-    process = _WorkerProcess(talk, SharedMemory(memory, slots), slot, payload, state)
-    talk.send(wire.HELLO)
+    connection = Channel(socket.socket(fileno=channel))
+    process = _WorkerProcess(connection, SharedMemory(memory, slots), slot, payload, state)
+    connection.send(wire.HELLO)
     while True:
         try:
-            for code, body in talk.receive():
+            for code, body in connection.receive():
                 process.handle(code, body)
                 process.end_forks()
         except (EOFError, BrokenPipeError, ConnectionResetError):

@@ -192,12 +192,7 @@ class Observers:
 
 @final
 class Meter:
-    """Measures evaluations per second over the last half minute.
-
-    Args:
-        now: The time when the run begins or is resumed, in seconds of any clock.
-        evaluations: The number of evaluations completed before.
-    """
+    """Measures evaluations per second over the last half minute, with the seconds of any clock."""
 
     def __init__(self, now: float, evaluations: int) -> None:
         self._began = now

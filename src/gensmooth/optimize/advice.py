@@ -30,15 +30,8 @@ def advice(
 ) -> list[str]:
     """Return warnings for the user about a finished run, each with what to do.
 
-    Args:
-        search: The search.
-        x0: The start that the user passed.
-        state: The final state.
-        steps: The steps.
-        value: The objective at the end.
-        error: Its standard error, if it is a mean.
-        noise: The standard deviation of one value, if it was measured.
-        budget: The maximum number of evaluations.
+    ``value`` is the objective at the end, ``error`` its standard error if it is a mean, and
+    ``noise`` the standard deviation of one value if it was measured.
     """
     warnings = _on_bounds(search, x0)
     if budget is not None and budget < 2 * x0.size and len(steps) < 10:
@@ -122,7 +115,7 @@ def _on_progress(
 
 @contextmanager
 def silenced() -> Generator[None]:
-    """Do not log the advice of runs made in this context, whose results are judged elsewhere."""
+    """Suppress the logged advice of runs in this context, whose caller judges the results."""
     logger = logging.getLogger("gensmooth")
     before = logger.level
     logger.setLevel(logging.ERROR)

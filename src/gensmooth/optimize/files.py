@@ -38,7 +38,7 @@ def search_from_json(
     x0: Array,
     trust: bool,
 ) -> tuple[float | None, Search]:
-    """Return the learning rate, if we chose the optimiser, and the search of a ``config.json``."""
+    """Return the search of a ``config.json``, after the learning rate if we chose the optimiser."""
     bounds = described["bounds"]
     if bounds is not None:
         bounds = Bounds(*(array_from_json(bounds[name], large) for name in Bounds._fields))
@@ -110,7 +110,7 @@ def _tree(structure: Any, passed: Any, shape: tuple[int, ...], *, trust: bool) -
     return tree
 
 
-def evaluator_again(
+def resumed_evaluator(
     workers: Any, timeout: float | None, retries: int | None, before: Execution
 ) -> Evaluator:
     """Return the evaluator of a resumed run: the one passed now, or else the one it had.

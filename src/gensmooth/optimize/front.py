@@ -16,7 +16,7 @@ from gensmooth.evaluators import Objective, as_evaluator
 from gensmooth.evaluators.base import retries_of
 from gensmooth.naming import find_objective, identity, name_of
 from gensmooth.observe import Observers, Tracker
-from gensmooth.optimize.files import evaluator_again
+from gensmooth.optimize.files import resumed_evaluator
 from gensmooth.optimize.program import RETURNED, Minimization, checked_limits, count, known_noise
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import as_parameters, is_tree, with_arguments
@@ -381,7 +381,7 @@ def resume(
                 program.vectorized,
                 int(program.noise == RETURNED),
             ),
-            evaluator=evaluator_again(workers, timeout, retries, before),
+            evaluator=resumed_evaluator(workers, timeout, retries, before),
             callback=checks.optional(checks.callback, "callback", callback),
         )
         observers = Observers(trackers, progress=progress)

@@ -53,8 +53,8 @@ _NOISY = (
     "Values are noisy: `x` is the recommended point, and `fun` ± `error` is the mean of fresh "
     "values there. `best_fun` is the luckiest single value, and therefore too good."
 )
-_NEGLIGIBLE = 1e-9  # of the total gain
-_STILL = 0.1  # of all evaluations: a gain among the last ones means "still improving"
+_NEGLIGIBLE_GAIN = 1e-9  # as a fraction of the total gain
+_STILL_IMPROVING = 0.1  # "still improving" means a gain in this last fraction of all evaluations
 _SHORT_STEPS = 10  # this many in a row end a run with a tolerance
 
 
@@ -86,7 +86,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         seed: The seed.
         search: The search.
         falling_rate: If not ``None``, the optimiser is Adam whose rate falls from this to 0
-            over the budget, and is made anew when the budget is extended.
+            over the budget. It is recreated when the budget is extended.
         vectorized: Whether the objective takes stacked points, or how many.
         noise: What is known about the noise of values.
         coordinates: The conversion between the search's parameters and the objective's.
@@ -185,7 +185,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             nfev=info.evaluations,
             nit=state.search.step,
             info=info,
-            state=self._shown(state),
+            state=self._state_for_users(state),
         )
         try:
             return bool(self.callback(intermediate))
@@ -240,7 +240,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         left = max((budget - state.search.evaluations) // n * n, n)
         return left if end.reason == "budget" else min(usual, left)
 
-    def _shown(self, state: MinimizeState) -> SearchState:
+    def _state_for_users(self, state: MinimizeState) -> SearchState:
         """Return the search's state as users see it, with the structure of the parameters."""
         if self.coordinates.tree is None or self.coordinates.fixed is not None:
             return state.search
@@ -305,7 +305,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             faults=dict(faults),
             seed=state.search.seed,
             history=history_of(records),
-            state=self._shown(state),
+            state=self._state_for_users(state),
             error=error,
             noise=noise,
             warnings=tuple(warnings),
@@ -477,14 +477,14 @@ def _progress_at_end(
     gain = abs(best[-1] - best[0])
     if not gain > 0:
         return []
-    last_gain = int((np.abs(best - best[-1]) <= _NEGLIGIBLE * gain).argmax())
+    last_gain = int((np.abs(best - best[-1]) <= _NEGLIGIBLE_GAIN * gain).argmax())
     evaluations, total = records[last_gain].info.evaluations, state.evaluations
     if evaluations <= total / 2:
         return [
             f"The search had converged after {evaluations:,} of {total:,} evaluations: the best "
             "value has hardly changed since."
         ]
-    if total - evaluations <= _STILL * total:
+    if total - evaluations <= _STILL_IMPROVING * total:
         return ["The best value was still improving."]
     return [f"There was no progress in the last {total - evaluations:,} evaluations."]
 
@@ -545,6 +545,6 @@ def check_finite(batch: Batch, values: NDArray[np.float64]) -> None:
 
 
 def _one_if_equal(limit: Array) -> Array:
-    """Return a single number if all limits are equal; it is broadcast when it is used."""
+    """Return a single number if all limits are equal; reading it broadcasts it again."""
     flat = limit.reshape(-1)
     return flat[0].reshape(()) if (flat == flat[0]).all() else limit

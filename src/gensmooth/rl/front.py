@@ -17,7 +17,7 @@ from gensmooth.estimators import Estimator, as_estimator
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.evaluators.base import retries_of
 from gensmooth.observe import Observers, Tracker
-from gensmooth.optimize.files import evaluator_again
+from gensmooth.optimize.files import resumed_evaluator
 from gensmooth.optimizers import Optimizer
 from gensmooth.rl.defaults import (
     GPU_DIRECTIONS,
@@ -382,7 +382,7 @@ def resume(
             or again
             or not _is_one((before.workers or 1) if workers is None else workers)
         ):
-            evaluator = evaluator_again(workers, timeout, retries, before)
+            evaluator = resumed_evaluator(workers, timeout, retries, before)
         threads = (before.threads or None) if threads is None else threads
         rollouts = partial(_rollouts, trainer, simulator, evaluator, threads)
         callback = checks.optional(checks.callback, "callback", callback)

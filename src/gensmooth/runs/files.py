@@ -44,7 +44,7 @@ R = TypeVar("R")
 
 _FLUSH_SECONDS = 0.5
 _TIMES_SECONDS = 1.0
-_LARGE = 1 << 26  # bytes: more than any JSON file that we write
+_MAX_BYTES = 1 << 26  # of a file that is read at once; no JSON file that we write is larger
 _PIECE = 1 << 20  # bytes
 
 
@@ -62,7 +62,9 @@ class CheckpointError(RuntimeError):
 
 # --- reading -------------------------------------------------------------------------------------
 
-_QUICK = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_OPEN_FLAGS = (
+    getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -79,7 +81,7 @@ def open_file(path: Path, *, follow: bool = False) -> BufferedReader:
     return cast(BufferedReader, _open(path, os.O_RDONLY, "rb", follow=follow, buffering=-1))
 
 
-def read_bytes(path: Path, *, most: int = _LARGE, follow: bool = False) -> bytes:
+def read_bytes(path: Path, *, most: int = _MAX_BYTES, follow: bool = False) -> bytes:
     """Read a file of at most ``most`` bytes, 64 MiB by default.
 
     Raises:
@@ -109,7 +111,7 @@ def read_json(file: BufferedReader, size: int) -> bytes:
 
 
 def read_fields(
-    path: Path, shape: fields.Shape, *, what: str, most: int = _LARGE, follow: bool = False
+    path: Path, shape: fields.Shape, *, what: str, most: int = _MAX_BYTES, follow: bool = False
 ) -> Any:
     """Read a JSON file and check every field; see :mod:`gensmooth.fields`.
 
@@ -183,19 +185,19 @@ def write_whole(
     Raises:
         OSError: If writing fails. The old file is then still in place.
     """
-    aside = path.with_name(f".{path.name}.new")
-    aside.unlink(missing_ok=True)  # left by a killed process, or a planted link
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)  # left by a killed process, or a planted link
     try:
-        with _open_unbuffered(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
+        with _open_unbuffered(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
             fill(file)
             if durable:
                 os.fsync(file.fileno())
         if previous is not None and path.exists():
-            _keep(path, previous)
-        os.replace(aside, path)
+            _keep_previous(path, previous)
+        os.replace(temporary, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            temporary.unlink()
         if isinstance(error, OSError) and error.filename is None and error.errno is not None:
             error.filename = str(path)  # a full disk, for example, names no file
         raise
@@ -226,7 +228,7 @@ def write_named(path: Path, text: str) -> None:
 def check_writable(path: Path) -> None:
     """Raise ``OSError`` if a file that the user passed cannot be written; changes nothing."""
     new = not exists(path)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _QUICK, 0o666))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _OPEN_FLAGS, 0o666))
     if new:
         path.unlink()
 
@@ -300,7 +302,7 @@ def _open_unbuffered(path: Path, flags: int, mode: str) -> FileIO:
 def _open(path: Path, flags: int, mode: str, *, follow: bool, buffering: int) -> Any:
     """Open a regular file; see :func:`open_file`."""
     try:
-        handle = os.open(path, flags | _QUICK | (0 if follow else _NO_LINK), 0o666)
+        handle = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_LINK), 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed") from error
@@ -345,14 +347,14 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _keep(path: Path, previous: Path) -> None:
+def _keep_previous(path: Path, previous: Path) -> None:
     """Keep the old file under a second name, if the file system supports hard links."""
-    aside = previous.with_name(f".{previous.name}.new")
+    temporary = previous.with_name(f".{previous.name}.new")
     with contextlib.suppress(OSError):
-        aside.unlink(missing_ok=True)
-        os.link(path, aside)
-        os.replace(aside, previous)
-        aside.unlink(missing_ok=True)  # renaming does nothing if both names are the same file
+        temporary.unlink(missing_ok=True)
+        os.link(path, temporary)
+        os.replace(temporary, previous)
+        temporary.unlink(missing_ok=True)  # renaming does nothing if both names are the same file
 
 
 # --- append-only lines ---------------------------------------------------------------------------
@@ -377,12 +379,12 @@ class Metrics:
         if has_other_names(self._file):
             self._file = _copied(path, self._file, position.bytes)
         self._file.truncate(position.bytes)
-        self._path, self._key = path, _key(os.fstat(self._file.fileno()))
+        self._path, self._file_id = path, _file_id(os.fstat(self._file.fileno()))
 
     @property
-    def there(self) -> bool:
+    def still_exists(self) -> bool:
         """Whether the file still exists and has not been replaced."""
-        return _is(self._path, self._key)
+        return _is_same_file(self._path, self._file_id)
 
     def add(self, line: bytes) -> None:
         """Append a line; lines are written twice a second and at each checkpoint."""
@@ -517,7 +519,7 @@ class Lock:
     def __init__(self, folder: Path) -> None:
         self._path = folder / ".lock"
         self._file = open_to_update(self._path)
-        self._key = _key(os.fstat(self._file.fileno()))
+        self._file_id = _file_id(os.fstat(self._file.fileno()))
         if fcntl is None:
             return
         try:
@@ -531,20 +533,20 @@ class Lock:
     @property
     def holds(self) -> bool:
         """Whether the folder is still the locked one, and not removed or replaced."""
-        return _is(self._path, self._key)
+        return _is_same_file(self._path, self._file_id)
 
     def release(self) -> None:
         """Release the lock."""
         self._file.close()
 
 
-def _key(status: os.stat_result) -> tuple[int, int]:
+def _file_id(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _is(path: Path, key: tuple[int, int]) -> bool:
+def _is_same_file(path: Path, key: tuple[int, int]) -> bool:
     """Return whether ``path`` is the file with this key; false for a symbolic link to it."""
     try:
-        return _key(os.lstat(path)) == key
+        return _file_id(os.lstat(path)) == key
     except OSError:
         return False

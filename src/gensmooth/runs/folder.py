@@ -65,7 +65,7 @@ UNUSABLE = (
     MemoryError,
     RecursionError,
 )
-_FOR_GOOD = ("diverged",)  # reasons to end that new limits do not change
+_FINAL_REASONS = ("diverged",)  # reasons to end that new limits do not change
 _LEFT_BY_A_KILL = {".lock", ARRAYS, f".{ARRAYS}.new", f".{CONFIG}.new"}
 _log = logging.getLogger("gensmooth")
 
@@ -126,7 +126,7 @@ class RunFolder:
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise _cannot(path, "be created", error) from error
+                raise _cannot_error(path, "be created", error) from error
         if not path.is_dir():
             raise CheckpointError(path, "is not a folder.")
         if not (path / CONFIG).exists():
@@ -137,7 +137,7 @@ class RunFolder:
         try:
             self._lock = Lock(path)
         except OSError as error:
-            raise _cannot(path, "be written to", error) from error
+            raise _cannot_error(path, "be written to", error) from error
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -145,12 +145,12 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         if self._metrics is not None:
             try:
-                if self.ours():
+                if self.is_ours():
                     self._metrics.flush()
                     if self._times is not None:
                         self._times.close()
             except OSError as error:
-                self._report(METRICS, error)
+                self._log_write_error(METRICS, error)
             self._metrics.close()
         self._lock.release()
 
@@ -193,9 +193,7 @@ class RunFolder:
     def compare_source(self, now: str | None) -> None:
         """Log a warning if the user's source code has changed since the run began.
 
-        Args:
-            now: The hash of the current source. Without it, or without a stored hash, nothing is
-                logged.
+        ``now`` is the hash of the current source. If either hash is unknown, nothing is logged.
         """
         before = self.config.get(SOURCE)
         if now is not None and before is not None and now != before:
@@ -211,11 +209,8 @@ class RunFolder:
     ) -> str:
         """Say whether the run starts or resumes, and from where.
 
-        Args:
-            program: The program.
-            step: The number of steps in the checkpoint.
-            evaluations: The number of evaluations in the checkpoint.
-            recorded: The number of evaluations in the journal.
+        ``step`` and ``evaluations`` are those of the checkpoint; ``recorded`` counts the
+        evaluations in the journal.
         """
         noun, unit = program.noun, program.unit
         if self.is_new:
@@ -233,13 +228,13 @@ class RunFolder:
             f"checkpoint was written, and its journal has no {unit}."
         )
 
-    def say_that_it_has_ended(self, program: Program[Any, Any, Any], end: End, step: int) -> None:
+    def log_finished(self, program: Program[Any, Any, Any], end: End, step: int) -> None:
         """Log that the stored result is returned and nothing is run."""
         how = f"use {program.resumed_by}" if program.resumed_by else "run it"
         hint = ""
         if end.reason == "callback":
             hint = f" To continue, {how}{' with go_on=True' * (not program.resumed_by)}."
-        elif program.limits is not None and end.reason not in _FOR_GOOD:
+        elif program.limits is not None and end.reason not in _FINAL_REASONS:
             hint = f" To continue, {how} with other limits."
         _log.warning(
             "%s holds this %s, which ended after %d steps (%s). The stored result is returned and "
@@ -277,7 +272,7 @@ class RunFolder:
                 container.write(self.path / ARRAYS, {}, arrays)
             write_text(self.path / CONFIG, f"{pretty(self.config)}\n")
         except OSError as error:
-            raise _cannot(self.path, "be written to", error) from error
+            raise _cannot_error(self.path, "be written to", error) from error
 
     def load(self, program: Program[S, R, Any]) -> RunProgress[S, R]:
         """Load the progress of the run.
@@ -320,56 +315,56 @@ class RunFolder:
             self._metrics = Metrics(self.path / METRICS, progress.position)
             self._times = Times(self.path / TIMES, progress.step)
         except OSError as error:
-            raise _cannot(self.path / METRICS, "be written to", error) from error
-        self.journal = Journal(self.path / JOURNAL, self.run, self.ours)
+            raise _cannot_error(self.path / METRICS, "be written to", error) from error
+        self.journal = Journal(self.path / JOURNAL, self.run, self.is_ours)
 
     def record(self, step: int, line: Mapping[str, Any]) -> None:
         """Append a line to ``metrics.jsonl``, for a step that is complete."""
         assert self._metrics is not None
         self.journal.complete_step()
         text = json.dumps({"step": step, **line}, allow_nan=False)
-        if not self.ours():
+        if not self.is_ours():
             return
         try:
             self._metrics.add(f"{text}\n".encode())
             if self._times is not None:
                 self._times.tick(step + 1)
         except OSError as error:
-            self._report(METRICS, error)
+            self._log_write_error(METRICS, error)
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint is due after ``step`` steps."""
         return self._cadence.due(step) or self.journal.size > LARGE
 
-    def ours(self, *, again: bool = False) -> bool:
-        """Whether the folder still exists and belongs to this run; otherwise it is left alone.
+    def is_ours(self, *, check_files: bool = False) -> bool:
+        """Whether the folder still exists and belongs to this run, so that it may be written to.
 
         Args:
-            again: Whether to check for the files that a checkpoint depends on, too.
+            check_files: Whether to check for the files that a checkpoint depends on, too.
         """
         if self._gone or os.getpid() != self._owner:  # a forked child must not write
             return False
-        there = self._lock.holds
-        if there and again and self._metrics is not None:
-            there = self._metrics.there and (self.path / CONFIG).exists()
-        if not there:
+        still_exists = self._lock.holds
+        if still_exists and check_files and self._metrics is not None:
+            still_exists = self._metrics.still_exists and (self.path / CONFIG).exists()
+        if not still_exists:
             self._gone = True
             _log.warning(
                 "The folder %s was removed or replaced. The run continues, but no more of it is "
                 "stored.",
                 self.path,
             )
-        return there
+        return still_exists
 
     def save(self, program: Program[S, Any, Any], state: S, step: int, end: End | None) -> None:
         """Write a checkpoint, unless the same one has already been written."""
         assert self._metrics is not None
         started = time.monotonic()
         position = self._metrics.position
-        if not self.ours(again=True):
+        if not self.is_ours(check_files=True):
             return
         if position.lines != step or (end is None and step == self.saved):
-            return  # in the first case, an interrupt that could not be deferred cut a step short
+            return  # a step was cut short by an interrupt, or there is nothing new to store
         meta, arrays = program.pack(state)
         meta = {"step": step, **meta, "run": self.run, "config": self._identity(program)}
         if program.limits is not None:
@@ -383,7 +378,7 @@ class RunFolder:
             name = CHECKPOINT
             container.write(self.path / CHECKPOINT, meta, arrays, previous=self.path / PREVIOUS)
         except OSError as error:
-            self._report(name, error)
+            self._log_write_error(name, error)
         else:
             self.saved, self._failing = step, False
             if end is None:
@@ -396,7 +391,7 @@ class RunFolder:
         self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool
     ) -> None:
         """Let the program write its own files; see :meth:`Program.write_files`."""
-        if not self.ours(again=saved):
+        if not self.is_ours(check_files=saved):
             return
         try:
             program.write_files(self.path, state, records, saved=saved)
@@ -422,7 +417,11 @@ class RunFolder:
             end = _end(meta["end"], program.reasons)
             if program.limits is not None:
                 before = program.limits.from_json(meta[program.limits_name])
-                if end is not None and before != program.limits and end.reason not in _FOR_GOOD:
+                if (
+                    end is not None
+                    and before != program.limits
+                    and end.reason not in _FINAL_REASONS
+                ):
                     end = None
         except UNUSABLE as error:
             raise CheckpointError(path, f"does not match its run: {error}.") from error
@@ -430,11 +429,7 @@ class RunFolder:
         return RunProgress(state, step, records, end, position, saved=True)
 
     def _identity(self, program: Program[Any, Any, Any]) -> str:
-        """The checksum of the settings that determine the run's result.
-
-        It excludes the limits, the execution options, the extensions, the hash of the objective's
-        source, and the version of gensmooth.
-        """
+        """Return the checksum of the settings that must not change between two checkpoints."""
         may_change = (program.limits_name, "execution", "extensions", SOURCE, "gensmooth")
         return checksum(self.config, exclude=may_change)
 
@@ -450,7 +445,7 @@ class RunFolder:
                 path, f"cannot be used: `run` must be a hexadecimal name, but is {self.run[:80]!r}."
             )
 
-    def _report(self, name: str, error: OSError) -> None:
+    def _log_write_error(self, name: str, error: OSError) -> None:
         if self._failing:
             return
         self._failing = True
@@ -509,13 +504,13 @@ class Scratch:
         """See :class:`RunFolder`."""
         return self._cadence.due(step)
 
-    def ours(self) -> bool:
+    def is_ours(self) -> bool:
         """See :class:`RunFolder`."""
         return os.getpid() == self._owner
 
     def save(self, program: Program[S, Any, Any], state: S, step: int, end: End | None) -> None:
         """See :class:`RunFolder`; write errors are ignored."""
-        if end is not None or step == self._saved or not self.ours():
+        if end is not None or step == self._saved or not self.is_ours():
             return
         started = time.monotonic()
         with contextlib.suppress(OSError):
@@ -527,7 +522,7 @@ class Scratch:
 
     def _prepare(self) -> bool:
         """Create the folder, and return whether this process may write to it."""
-        if not self.ours():
+        if not self.is_ours():
             return False
         if self.path.is_symlink():  # it may point to a folder that is not ours
             self.path.unlink()
@@ -646,5 +641,5 @@ def _end(stored: Any, reasons: Any) -> End | None:
     return End(reason, why, more)
 
 
-def _cannot(path: Path, what: str, error: OSError) -> CheckpointError:
+def _cannot_error(path: Path, what: str, error: OSError) -> CheckpointError:
     return CheckpointError(path, f"cannot {what}: {error.strerror or error}.")

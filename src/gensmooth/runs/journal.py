@@ -94,7 +94,7 @@ def address_of(batch: Recorded, columns: int) -> BatchAddress:
     return BatchAddress(batch.step, batch.checksum(), len(batch), columns)
 
 
-class _Stored:
+class _StoredBatch:
     """The records of one batch in the file."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class JournalEntry:
     )
 
     def __init__(
-        self, journal: "Journal", batch: Recorded, columns: int, stored: _Stored | None
+        self, journal: "Journal", batch: Recorded, columns: int, stored: _StoredBatch | None
     ) -> None:
         self._journal, self._batch, self._columns = journal, batch, columns
         self._address: BatchAddress | None = None
@@ -163,7 +163,7 @@ class JournalEntry:
             self._values = np.full(shape, np.nan)
         return self._values
 
-    def _restore(self, stored: _Stored) -> None:
+    def _restore(self, stored: _StoredBatch) -> None:
         rows, width = len(self._batch), self._columns or 1
         for start, data in stored.values:
             numbers = np.frombuffer(data, "<f8").astype(np.float64)
@@ -181,10 +181,7 @@ class JournalEntry:
     def put(self, start: int, values: Floats, seconds: float) -> None:
         """Record the values of evaluations ``start, start + 1, …``; NaN is not recorded.
 
-        Args:
-            start: The first evaluation.
-            values: The values, or rows of numbers that begin with the value.
-            seconds: How long it took to compute them.
+        The values, or rows of numbers that begin with the value, took ``seconds`` to compute.
         """
         with self._journal.lock:
             self._waiting.append((start, values.copy()))
@@ -235,7 +232,7 @@ class Journal:
     def __init__(self, path: Path, run: str, permitted: Callable[[], bool] = lambda: True) -> None:
         self._path, self._run, self._permitted = path, run, permitted
         self._head = _framed(_HEAD.pack(b"J", VERSION) + run.encode())
-        self._stored: dict[BatchAddress, _Stored] = {}
+        self._stored: dict[BatchAddress, _StoredBatch] = {}
         self._used: set[BatchAddress] = set()
         self.lock = threading.Lock()
         self._fd: int | None = None
@@ -298,7 +295,9 @@ class Journal:
             end += _FRAME.size + length
         return end
 
-    def _parse(self, body: bytes, current: _Stored | None, *, first: bool) -> _Stored | None:
+    def _parse(
+        self, body: bytes, current: _StoredBatch | None, *, first: bool
+    ) -> _StoredBatch | None:
         kind = body[:1]
         if first or kind == b"J":
             if not first or _framed(body) != self._head:
@@ -306,7 +305,7 @@ class Journal:
             return None
         if kind == b"B":
             _, *numbers = _BATCH.unpack(body)
-            return self._stored.setdefault(BatchAddress(*numbers), _Stored())
+            return self._stored.setdefault(BatchAddress(*numbers), _StoredBatch())
         if current is None:
             raise ValueError("a record without its batch")
         if kind == b"V":

@@ -103,7 +103,7 @@ class Run(Generic[S, R, T]):
         continued = ("max_seconds", "callback") if go_on else ("max_seconds",)
         if self.end is not None and self.end.reason not in continued:
             if isinstance(self.folder, RunFolder):
-                self.folder.say_that_it_has_ended(self.program, self.end, self.step)
+                self.folder.log_finished(self.program, self.end, self.step)
             return self._result()
         self.end = None
         if max_seconds is not None:
@@ -111,14 +111,14 @@ class Run(Generic[S, R, T]):
         if self.folder is not None:
             self.folder.open(self._progress, self._every)
         try:
-            result = self._followed()
+            result = self._execute_observed()
         finally:
             if self.folder is not None:
                 self.folder.journal.close()
             self._interrupts.leave()
         return result
 
-    def _followed(self) -> T:
+    def _execute_observed(self) -> T:
         """Run and notify the observers."""
         watched = self._interrupts.watch(terminate=self.folder is not None)
         try:
@@ -129,7 +129,7 @@ class Run(Generic[S, R, T]):
         except BaseException as error:
             if self._observers is not None:
                 if not isinstance(error, KeyboardInterrupt):
-                    self._stopped = End("failed", _shown(error))
+                    self._stopped = End("failed", _describe_error(error))
                 self._observers.end(self.program.summary(self._result()))
             raise
         result = self._result()
@@ -148,7 +148,7 @@ class Run(Generic[S, R, T]):
             if self._interrupts.urgent:
                 raise
         except Exception as error:
-            self._stopped = End("failed", _shown(error))
+            self._stopped = End("failed", _describe_error(error))
             if self.folder is not None:
                 self.folder.journal.void_failures()
             if hasattr(error, "result"):  # such errors carry the result so far
@@ -200,25 +200,25 @@ class Run(Generic[S, R, T]):
         quiet = self._observers is None and self.folder is None
         if quiet and not _log.isEnabledFor(logging.INFO):
             return
-        start, kept = self._start(), self.folder
-        recorded = 0 if kept is None else kept.journal.evaluations(self.step)
+        start, folder = self._start(), self.folder
+        recorded = 0 if folder is None else folder.journal.evaluations(self.step)
         message, notable = "The run starts.", self.step > 0 or recorded > 0
-        if isinstance(kept, RunFolder):
-            message = kept.describe_start(self.program, self.step, start.evaluations, recorded)
-            notable = notable or not kept.is_new
+        if isinstance(folder, RunFolder):
+            message = folder.describe_start(self.program, self.step, start.evaluations, recorded)
+            notable = notable or not folder.is_new
         shown = self._observers is not None and self._observers.has_display
         _log.log(logging.WARNING if notable and not shown else logging.INFO, "%s", message)
         if self._observers is not None:
             self._observers.start(start._replace(message=message), self._faults())
 
     def _start(self) -> Start:
-        kept = self.folder if isinstance(self.folder, RunFolder) else None
-        name = secrets.token_hex(8) if kept is None else kept.run
-        config = config_of(self.program, name, {}) if kept is None else kept.config
+        folder = self.folder if isinstance(self.folder, RunFolder) else None
+        name = secrets.token_hex(8) if folder is None else folder.run
+        config = config_of(self.program, name, {}) if folder is None else folder.config
         return self.program.start(self.state, Start(name, config, self.step))
 
 
-def _shown(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     text = str(error)
     return text if hasattr(error, "result") else f"{type(error).__name__}: {text}"
 

@@ -103,7 +103,7 @@ class Program(ABC, Generic[S, R, T]):
         """
 
     def finish(self, state: S, end: End, session: Any) -> End:  # noqa: ARG002
-        """Do any work that remains after the last step; returns ``end``, possibly extended."""
+        """Do any work that remains after the last step; return ``end``, with data added if any."""
         return end
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Program(ABC, Generic[S, R, T]):
     # --- storage
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:  # noqa: ARG002
-        """Describe the program in plain JSON for ``config.json``; puts big arrays in ``large``."""
+        """Describe the program in plain JSON for ``config.json``; store big arrays in ``large``."""
         return {}
 
     @abstractmethod

@@ -28,7 +28,7 @@ Array = NDArray[Any]
 KIND = "result"
 FORMAT = 1
 _ARRAYS = ("x", "best_x")
-_OF_FOLDERS = "is a run's folder: gs.resume(folder, fun) returns its result"
+_FOLDER_HINT = "is a run's folder: gs.resume(folder, fun) returns its result"
 
 
 def header(x: Array, structure: Any = None) -> dict[str, Any]:
@@ -49,12 +49,7 @@ def header(x: Array, structure: Any = None) -> dict[str, Any]:
 
 
 def write_result(path: Path, entries: Mapping[str, Any]) -> None:
-    """Write the file atomically.
-
-    Args:
-        path: The file.
-        entries: The contents, as returned by :func:`sealed`.
-    """
+    """Write ``entries``, which :func:`sealed` returned, to the file atomically."""
     if path.is_dir():
         raise ValueError(f"A result is saved to a file such as best.json, but {path} is a folder.")
     if not path.parent.is_dir():
@@ -67,7 +62,7 @@ def write_result(path: Path, entries: Mapping[str, Any]) -> None:
 
 def sealed(entries: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of the file: plain JSON with a checksum."""
-    return fields.seal(words(entries))
+    return fields.seal(as_plain_json(entries))
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -77,7 +72,7 @@ def read_result(path: Path) -> dict[str, Any]:
         CheckpointError: If it is not a result file.
     """
     if path.is_dir():
-        hint = _OF_FOLDERS if (path / CONFIG).exists() else "is a folder"
+        hint = _FOLDER_HINT if (path / CONFIG).exists() else "is a folder"
         raise CheckpointError(path, f"{hint}. gs.load reads a result file.")
     try:
         with open_file(path, follow=True) as file:
@@ -103,14 +98,14 @@ def read_result(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def words(value: Any) -> Any:
+def as_plain_json(value: Any) -> Any:
     """Convert to plain JSON, in which infinities and NaN are strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {str(k): words(v) for k, v in cast(Mapping[Any, Any], value).items()}
+        return {str(k): as_plain_json(v) for k, v in cast(Mapping[Any, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [words(each) for each in cast(list[Any], value)]
+        return [as_plain_json(item) for item in cast(list[Any], value)]
     return value
 
 
@@ -151,7 +146,7 @@ _CHECKSUMMED = fields.sealed(_ENTRIES)
 
 
 def _entries(value: Any, name: str) -> dict[str, Any]:
-    """Check the contents of the file; the error names the format if it is a later one."""
+    """Check the contents of the file; if its format is newer than ours, the error says so."""
     version: Any = cast(dict[str, Any], value).get("format") if isinstance(value, dict) else None
     if type(version) is int and version > FORMAT:
         raise ValueError(

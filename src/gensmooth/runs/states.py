@@ -21,8 +21,8 @@ Array = NDArray[Any]
 Arrays = dict[str, Array]
 
 _SENT = "sent."
-_WHOLE = ("step", "evaluations", "best_index", "dropped")
-_MAYBE = ("standard_error", "signal_to_noise")
+_COUNTS = ("step", "evaluations", "best_index", "dropped")
+_NULLABLE = ("standard_error", "signal_to_noise")
 
 
 # --- a search ------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def unpack_search(
         ValueError: If it does not match this search; ``TypeError`` or ``LookupError`` may also be
             raised.
     """
-    own = {
+    sent_arrays = {
         name.removeprefix(_SENT): array for name, array in arrays.items() if name.startswith(_SENT)
     }
     step = whole(meta["step"])
@@ -59,7 +59,7 @@ def unpack_search(
         evaluations=whole(meta["evaluations"]) if evaluations is None else evaluations,
         seed=_seed(meta["seed"]),
         kept=unpack_tree(meta["kept"], arrays, search.kept_template(x0), "kept"),
-        sent=search.wire.unpack(own, x0.size, x0.dtype),
+        sent=search.wire.unpack(sent_arrays, x0.size, x0.dtype),
     )
 
 
@@ -106,9 +106,9 @@ def record_from_json(stored: dict[str, Any]) -> Record:
         raise TypeError("`diverged` must be null or text")
     values: dict[str, Any] = {
         name: whole(value)
-        if name in _WHOLE
+        if name in _COUNTS
         else None
-        if name in _MAYBE and value is None
+        if name in _NULLABLE and value is None
         else number(value)
         for name, value in stored.items()
     }
@@ -153,14 +153,14 @@ def unpack_tree(skeleton: Any, arrays: Mapping[str, Array], template: Any, name:
     items = cast(dict[str, Any], items)
     if list(items) != list(children):
         raise ValueError(f"{name} should have {list(children)}, but has {str(list(items))[:200]}")
-    made = [
+    restored = [
         unpack_tree(items[key], arrays, child, f"{name}.{key}") for key, child in children.items()
     ]
     if isinstance(template, dict):
-        return dict(zip(cast(dict[Any, Any], template), made, strict=True))
+        return dict(zip(cast(dict[Any, Any], template), restored, strict=True))
     if hasattr(template, "_fields"):
-        return type(template)(*made)
-    return type(template)(made)
+        return type(template)(*restored)
+    return type(template)(restored)
 
 
 def _pack(tree: Any, name: str, arrays: Arrays) -> Any:

@@ -55,11 +55,11 @@ def updated(
 
     Args:
         before: C before the step.
-        path: The path of past steps, in units of the parameters.
+        path: p, in units of the parameters.
         points: The result of :func:`weighted_squares`.
         one: c₁.
         many: c_μ.
-        total: The sum of the weights of the points.
+        total: Σ v.
     """
     return (1 - one - many * total) * before + one * path[:, None] * path + many * points
 

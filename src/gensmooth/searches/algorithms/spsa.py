@@ -42,7 +42,7 @@ CHANGE = 0.1  # change of a parameter in the first steps
 
 
 def make(x: NDArray[Any], wanted: Wanted, *, measurements: int) -> RandomSearch:
-    """Create SPSA."""
+    """Create SPSA with one or two measurements per direction."""
     number, spacing = wanted.number(1), wanted.spacing
     if not callable(spacing):
         c = wanted.constant_spacing(SPACING)
