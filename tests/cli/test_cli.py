@@ -493,7 +493,7 @@ def test_on_a_terminal_long_values_are_cut_and_the_file_is_named(here):
 def test_a_long_run_prints_lines_where_there_is_no_terminal(monkeypatch):
     words = ("minimize", "model:loss", "--x0", "zeros:2", "--budget", 60, "--seed", 1)
     assert "evaluations/s" not in run(*words).stderr
-    monkeypatch.setattr("gensmooth.cli.common.LONG", 0.0)
+    monkeypatch.setattr("gensmooth.cli.common.LONG_RUN_SECONDS", 0.0)
     said = run(*words).stderr
     assert "step 1 " in said
     assert "end: The evaluation budget is used up." in said

@@ -196,7 +196,7 @@ def test_a_vectorised_objective_gives_the_same_run(samples, monkeypatch):
     from gensmooth.evaluators import objective
 
     calls.clear()
-    monkeypatch.setattr(objective, "_BLOCK", 18)  # three points per call
+    monkeypatch.setattr(objective, "_MAX_BLOCK_NUMBERS", 18)  # three points per call
     again = gs.minimize(blocks, np.zeros((2, 3)), vectorized=True, **options)
     assert np.array_equal(again.x, plain.x)
     assert again.fun == plain.fun
