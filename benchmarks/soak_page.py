@@ -37,8 +37,8 @@ one of these:
 
 A run gets up to three points. It is resumed until it ends, by the same call or by `resume`, chosen
 at random. Its result (x, best point, statistics, policies, metrics, tables) must then equal that of
-the undisturbed run, bit for bit. It must leave nothing behind: no process, open file, temporary file
-or shared memory.
+the undisturbed run, bit for bit. It must leave nothing behind: no process, open file, temporary
+file or shared memory.
 
 There are three exceptions. Open files are not counted with Ray and with ranks of torch, because Ray
 and Gloo keep some of their own. Two of Ray's own processes, its agents, get two minutes to end,
