@@ -20,6 +20,7 @@ from benchmarks.coco_scores import (
     runs,
     said,
     share_rows,
+    title,
 )
 
 RESULTS, PAGE = Path("docs/results/coco.json"), Path("docs/coco.md")
@@ -27,34 +28,61 @@ CHOSEN = range(1, 6)  # instances on which the default was chosen
 NOISES = ("none", "relative", "additive")
 
 HEAD = """\
-# COCO: the default call beside other optimisers
+# COCO: the default call and other optimisers
 
-Numbers on this page come from `docs/results/coco.json`; `python -m benchmarks.coco_page` writes it.
+`python -m benchmarks.coco_page` writes this page from `docs/results/coco.json`.
 
-[COCO](https://coco-platform.org)'s suites are 24 functions in many dimensions and instances
-(rotations, shifts, optimal values). A number is the share of 51 targets that a method has reached
-after 10 d, 30 d … evaluations: precision f − f* of 1e2, 1e1.8 … 1e-8, averaged over functions and
-instances. ± is one standard error over instances, and the best of a column has a star. Differences
-are paired: our share minus theirs, on the same problems from the same starts.
+[COCO](https://coco-platform.org)'s suites have 24 functions in several dimensions and instances
+(rotations, shifts, optimal values). A method is scored by the share of 51 targets that it reaches
+within 10 d, 30 d … evaluations. The targets are precisions f − f* of 1e2, 1e1.8 … 1e-8, and shares
+are means over functions and instances. ± is one standard error over instances.
+"""
 
-- All methods start at the same point, which is drawn for each problem, uniform in [−4, 4]^d. None
-  gets bounds. Methods that need a step size get 2. A method that stops is restarted at another such
-  point if restarting is left to its user; otherwise it keeps its best value.
-- Values are COCO's, optimal value included, unless a table says otherwise. Noise is drawn here,
-  normal: *relative* 0.1 multiplies f − f* by 1 + 0.1 z, *additive* 1 adds z. A target counts as
-  reached when a method evaluates a point whose noise-free value is that good, whether or not the
-  method can know.
-- All evaluations up to the budget count, including those for finite differences.
-- Our default was chosen on instances {chosen}; the ones reported here are {reported}. There is one
-  exception: a result at d = 10 on the reported instances prompted us to begin with L-BFGS. How long
-  it is used was chosen on 1–3.
-- The line below a table names the commit. bbob-largescale at d = 160 and 320 was measured with an
-  earlier default, which had a diagonal metric there.
-- A run ends when its last target is reached. A dash means that a method was not run that long.
-- µs is the CPU time of an evaluation in microseconds, that of the objective included.
+OVERVIEW = """
+## Overview
 
-To repeat it (`make bench` does the same; `--workers` is the number of processes, `--observer NAME`
-also writes COCO's own output for its post-processing):
+Our share divided by the largest share of the other methods: above 1, the default is the best.
+
+"""
+
+TRAILING = """
+## Where the default trails
+
+Every budget after which some method has a larger share than the default, and every group of
+functions for which one has after the largest budget. Differences are paired (our share minus
+theirs, on the same problems from the same starts), ± one standard error.
+
+"""
+
+RULES = """
+## How it was measured
+
+- **Held-out instances.** Our default was chosen on instances {chosen}; the ones reported here are
+  {reported}. There is one exception: a result at d = 10 on the reported instances prompted us to
+  begin with L-BFGS. How long it is used was chosen on 1–3.
+- **Start.** For each problem, all methods start at the same point, drawn uniformly from [−4, 4]^d.
+  None gets bounds. Methods that need a step size get 2.
+- **Restarts.** A method that stops is restarted at another such point if it leaves restarting to
+  its user. Otherwise it keeps its best value.
+- **Evaluations.** All of them count, including those for finite differences. A run ends when its
+  last target is reached.
+- **Noise** is normal and drawn by this benchmark. *Relative* 0.1 multiplies f − f* by 1 + 0.1 z;
+  *additive* 1 adds z. A target counts as reached when a method evaluates a point whose noise-free
+  value is that good, even if the method cannot know.
+- **µs** is the CPU time per evaluation in microseconds, including that of the objective. A dash
+  means that a method was not run that long. A star marks the best of a column.
+- bbob-largescale at d = 160 and 320 was measured with an earlier default, which had a diagonal
+  metric there.
+
+| method | called as |
+|---|---|
+{methods}"""
+
+SOURCES = """
+## Commands, commits and machines
+
+`make bench` repeats everything. `--workers` is the number of processes, and `--observer NAME` also
+writes COCO's own output for its post-processing.
 
 ```sh
 pip install -e . coco-experiment cma cmaes scipy nlopt nevergrad
@@ -62,18 +90,9 @@ pip install -e . coco-experiment cma cmaes scipy nlopt nevergrad
 python -m benchmarks.coco_page
 ```
 
-| method | called as |
-|---|---|
-{methods}"""
-
-TRAILING = """
-## Where the default trails
-
-Every budget after which some method of this page has a larger share than the default, and every
-group of functions in which one has after the largest budget. Differences are paired, ± one standard
-error.
-
-"""
+| | measured | machine and versions |
+|---|---|---|
+{origins}"""
 
 
 def page(tables: Sequence[Mapping[str, Any]]) -> str:
@@ -83,24 +102,33 @@ def page(tables: Sequence[Mapping[str, Any]]) -> str:
     known = METHODS | CONTROLS
     instances = {instance for table in tables for instance in table["instances"]}
     commands = [m["command"] for table in tables for m in table["methods"].values()]
-    text = HEAD.format(
-        chosen=ranges(CHOSEN),
-        reported=ranges(sorted(instances)),
-        commands="\n".join(dict.fromkeys(commands)),
-        methods="".join(f"| {name} | {known[name].words} |\n" for name in known if name in used),
-    )
+    text = HEAD
+    if compared := [table for table in tables if difference_rows(table)]:
+        text += OVERVIEW + _overview(compared)
     if trailing := [row for table in tables for row in behind(table)]:
         text += TRAILING + _table(
             ["problems", "after", "functions", "best", "ours minus it"], trailing
         )
+    text += RULES.format(
+        chosen=ranges(CHOSEN),
+        reported=ranges(sorted(instances)),
+        methods="".join(f"| {name} | {known[name].words} |\n" for name in known if name in used),
+    )
+    origins = dict.fromkeys(_origin(m) for table in tables for m in table["methods"].values())
     section = ""
     for table in tables:
         heading = f"{table['suite']}, {said(table['noise'])}"
         if heading != section:
             section = heading
             text += f"\n## {heading}\n"
-        text += _section(table)
-    return text
+        text += _section(table, list(origins))
+    return text + SOURCES.format(
+        commands="\n".join(dict.fromkeys(commands)),
+        origins="".join(
+            f"| {number} | {day} at commit {commit} | {where} |\n"
+            for number, (day, commit, where) in enumerate(origins, 1)
+        ),
+    )
 
 
 def _place(table: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -114,8 +142,24 @@ def _place(table: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _section(table: Mapping[str, Any]) -> str:
-    """Shares, differences, groups of functions, and where they come from."""
+def _origin(method: Mapping[str, Any]) -> tuple[str, str, str]:
+    return method["date"], method["commit"], method["machine"]
+
+
+def _overview(tables: Sequence[Mapping[str, Any]]) -> str:
+    """Our share over the best of the others, a row for each table."""
+    budgets = sorted({number for table in tables for number in table["multipliers"]})
+    rows: list[list[str]] = []
+    for table in tables:
+        ratios = difference_rows(table)[-1][1:]
+        known = dict(zip(table["multipliers"], ratios, strict=True))
+        cells = [known.get(number, "–").removesuffix(" ×") for number in budgets]
+        rows.append([title(table), *cells])
+    return _table(["problems", *(f"{number} d" for number in budgets)], rows)
+
+
+def _section(table: Mapping[str, Any], known: Sequence[tuple[str, str, str]]) -> str:
+    """Shares, differences, groups of functions, and which measurement they come from."""
     methods = table["methods"]
     rows = [[*row, f"{methods[row[0]]['microseconds']:.3g}"] for row in share_rows(table)]
     text = f"\n### d = {table['dimension']}\n\n{runs(table)}.\n\n"
@@ -136,14 +180,12 @@ def _section(table: Mapping[str, Any]) -> str:
             text += (
                 f"\n{name}: {method['failed']} runs ended with an error ({method['failure']}).\n"
             )
-    keys = ("date", "commit", "command", "machine")
-    origins: dict[tuple[str, ...], list[str]] = {}
+    origins: dict[tuple[str, str, str], list[str]] = {}
     for name, method in methods.items():
-        origins.setdefault(tuple(method[key] for key in keys), []).append(name)
-    for (day, commit, how, where), of in origins.items():
-        whose = "" if len(origins) == 1 else f" ({', '.join(of)})"
-        text += f"\nMeasured {day} at commit {commit} with `{how}` on {where}{whose}.\n"
-    return text
+        origins.setdefault(_origin(method), []).append(name)
+    whose = [f"{known.index(each) + 1} ({', '.join(names)})" for each, names in origins.items()]
+    numbers = str(known.index(next(iter(origins))) + 1) if len(origins) == 1 else "; ".join(whose)
+    return text + f"\n[Measurement](#commands-commits-and-machines) {numbers}.\n"
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -15,9 +15,10 @@ RESULTS, PAGE = Path("docs/results/benchmarks-core.json"), Path("docs/benchmarks
 HEAD = """\
 # Benchmarks
 
-This page compares speeds. All numbers are ratios of CPU times on one core and in one thread. In
-each repeat, every competitor runs once, in turn. A number is the median of the ratios, with the
-quartiles in parentheses. CPU times exclude what other programs take from the core. L = 20.
+This page compares the speed of gensmooth with plain NumPy and with other libraries. Numbers are
+ratios of CPU times on one core, in one thread, with L = 20 directions. In each repeat, every
+competitor runs once, in turn. A number is the median of the ratios, with the quartiles in
+parentheses.
 
 To repeat everything (`make bench` does the same):
 
@@ -36,25 +37,28 @@ are not installed are marked as missing. The other libraries need about 9 GB of 
 CORE = """
 ## Against plain NumPy
 
-The numbers are float32. Blocks have the shape (20, d) and are written into a reused buffer, in
-NumPy too (`standard_normal(out=...)`, PCG64). Our time includes generating the random numbers. "As
-a new array" lets both sides allocate. Guided ES has a full history of 50 estimates. NumPy's
-estimate is a loop over directions with reused buffers. Memory is the peak of the process beyond the
-caller's x, including the result.
+A number is our time divided by NumPy's, in float32. A block has the shape (20, d) and is written
+into a reused buffer, by NumPy too (`standard_normal(out=...)`, PCG64); "as a new array" means that
+both allocate it. Our time includes generating the random numbers. Guided ES has a full history of
+50 estimates. NumPy's estimate is a loop over directions with reused buffers. Memory is the peak of
+the process beyond the caller's x, including the result.
 """
 
 PEERS = """
 ## ask + tell against other libraries
 
-This is the time to create all points of a step and to process all values, without an objective: the
-library's time divided by ours. Each library is compared with gensmooth at the same d, number of
-evaluations and precision, and with opposite pairs if it uses them: 20 directions and 21 evaluations
-(20 if a library needs an even number), or 10 pairs. Guided ES is compared with Guided ES; the bar
-applies to the others. We create points one by one and discard them, as an objective would.
-Libraries that create the whole population at once do so here too.
+A number is the library's time divided by ours, to create all points of a step and to process all
+values, without an objective.
 
-Part of the difference is the directions: ours are coins (BeS, ±1), which are faster to draw than
-the normal numbers of nearly all other libraries. Guided ES has normal directions on both sides.
+Each library is compared with gensmooth at the same d, number of evaluations and precision: 20
+directions and 21 evaluations (20 if the library needs an even number), or 10 antithetic pairs if it
+uses pairs. Guided ES is compared with Guided ES, and the required ratio does not apply to
+it. We create points one by one and discard them, as an objective would. Libraries that create the
+whole population at once do so here too.
+
+Part of the difference is due to the directions: ours are random signs (BeS), which are faster to
+draw than the normal numbers of nearly all other libraries. Guided ES has normal directions on both
+sides.
 """
 
 

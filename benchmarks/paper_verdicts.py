@@ -33,12 +33,23 @@ HYPERPARAMETERS = {
     "Linear regression, searched": "hyperparameters-linreg.csv",
     "Noisy benchmark, searched": "hyperparameters-dfo.csv",
     "Reinforcement learning, searched": "rl-search/hyperparameters-rl.csv",
-    "Reinforcement learning, not searched: the paper’s values, which all other runs have": (
+    "Reinforcement learning, not searched: the paper’s values, used by all other runs": (
         "rl-paired/hyperparameters-rl.csv"
     ),
     "Untuned study (ours), searched: six methods on both problems": (
         "untuned/hyperparameters-untuned.csv"
     ),
+}
+LABELS = {
+    "fig:linreg": "Figure 1",
+    "fig:rl": "Figure 2",
+    "fig:rlablations": "Figure 3",
+    "fig:benchmark": "Figure 4",
+    "fig:linregmse_full": "Figure 5",
+    "fig:linregloss_full": "Figure 6",
+    "fig:rl2": "Figure 7",
+    "tab:rltimes": "Table 2",
+    "Appendix sec:gsvsbsshrinkage": "Appendix B.4",
 }
 SEEN = 1005  # the last seed that had been looked at before
 
@@ -76,22 +87,31 @@ def verdict_words(row: ClaimRow) -> str:
     numbers = {int(n) for n in re.findall(r"n=(\d+)", row.evidence)}
     if row.verdict == "undecided" and numbers:
         return f"undecided at n = {min(numbers)}"
-    if row.verdict == "about an implementation":
-        return "about an implementation, not about mathematics"
     return row.verdict
+
+
+def place_words(place: str) -> str:
+    """Return a place in the paper, with the numbers of its PDF instead of LaTeX labels.
+
+    >>> place_words("Caption of fig:benchmark"), place_words("Section 5.2, tab:rltimes")
+    ('Caption of Figure 4', 'Section 5.2, Table 2')
+    """
+    return re.sub(r"(Appendix )?\b(?:fig|tab|sec):\w+", lambda found: LABELS[found[0]], place)
 
 
 def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
     """Return every verdict, choice and time as tables to read."""
-    lines = ["# All verdicts, choices and times", ""]
+    lines = ["# All verdicts, hyperparameters and times", ""]
     lines += [
-        "Made by `python -m benchmarks.paper_verdicts` from the tables in this folder. What is "
-        "tested, and the numbers of every comparison, are in the `claims.csv` of a heading; "
-        "[the paper, checked](../paper.md) has the findings.",
+        "`python -m benchmarks.paper_verdicts` writes this page from the tables in this folder. "
+        "The `claims.csv` linked below each heading has the test of each claim and the numbers of "
+        "every comparison. [The paper, checked](../paper.md#how-to-read-a-verdict) explains the "
+        "verdicts and has the findings. “Unseen” are the 15 of 20 seeds that nobody had looked at "
+        "when the claims were written down.",
         "",
     ]
     for title, folder, unseen in (
-        ("Regression, benchmark, times (20 seeds)", ".", "claims-15-seeds.csv"),
+        ("Linear regression, noisy benchmark and times (20 seeds)", ".", "claims-15-seeds.csv"),
         ("Reinforcement learning, one goal per direction (5 seeds)", "rl-shared-goal", None),
         ("Reinforcement learning, paired resets (5 seeds)", "rl-paired", None),
         (
@@ -108,24 +128,24 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
                 verdict_words(row),
                 *([others.get(row.id, "")] if unseen else []),
                 row.claim + ("" if row.is_papers else " *(Ours, not counted.)*"),
-                f"{row.place}; `{row.id}`",
+                f"{place_words(row.place)}; `{row.id}`",
             ]
             for _, row in judged.get(folder, ())
             if row.verdict != "not run" or row.id == "rl-ant-momentum"
         ]
-        columns = ["verdict", *(["on the 15 unseen seeds"] if unseen else []), "sentence", "where"]
+        columns = ["verdict", *(["on the 15 unseen seeds"] if unseen else []), "claim", "where"]
         lines += [*markdown(columns, rows), ""]
         missing = sum(row.verdict == "not run" for _, row in judged.get(folder, ()))
         if missing:
-            number = "1 sentence needs" if missing == 1 else f"{missing} sentences need"
-            lines += [f"{number} cells that were not run.", ""]
+            number = "1 claim needs" if missing == 1 else f"{missing} claims need"
+            lines += [f"{number} runs that have not been made.", ""]
     lines += ["## Where the reading of the resets changes a verdict", ""]
     changed = [
         row
         for row in read(RESULTS / "readings.csv")
         if len({row[folder] for folder in READINGS} - {"not run"}) > 1
     ]
-    head = ["sentence", "one goal, two starts", "two goals, two starts", "one goal, one start"]
+    head = ["claim", "one goal, two starts", "two goals, two starts", "one goal, one start"]
     rows = [[f"{row['claim']} `{row['id']}`", *(row[f] for f in READINGS)] for row in changed]
     lines += [*markdown(head, rows), ""]
     lines += ["## Time to sample the directions", ""]
@@ -134,8 +154,8 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
     lines += [
         "## Hyperparameters",
         "",
-        "Spacing · learning rate. Where a search was made, the paper’s choice follows in "
-        "parentheses if it is another one.",
+        "Spacing · learning rate. If a grid search made another choice than the paper, the paper’s "
+        "follows in parentheses.",
         "",
     ]
     for title, name in HYPERPARAMETERS.items():

@@ -15,10 +15,10 @@ PAGE = Path("docs/soak.md")
 HEAD = """\
 # Fault-injection tests
 
-Runs are killed, workers are killed or frozen, and files are damaged or forged. This page says
-what was done and how often, and what went wrong. [Checkpoints](checkpoints.md) has the promises
-for runs, [security](security.md) those for files. `python -m benchmarks.soak_page` writes this
-page from `docs/results`.
+These tests kill runs, kill or freeze workers, and damage or forge files. This page shows what was
+done, how often, and what went wrong. They test the promises of [Checkpoints](checkpoints.md) for
+runs and of [Security](security.md) for files. `python -m benchmarks.soak_page` writes this page
+from `docs/results`.
 """
 
 RUNS = """
@@ -28,21 +28,28 @@ RUNS = """
 python -m benchmarks.soak --points 2000 --ray --out docs/results/soak.json
 ```
 
-If this command is stopped, the same command continues. A *point* is one disturbance at a random
-instant: the run gets SIGKILL or SIGTERM; or one of its two workers gets SIGKILL or SIGSTOP and is
-never woken; or a worker is frozen and then the run is killed. A run gets up to three. It is
-resumed until it has ended, by the same call or by `resume`, chosen at random. Its result (x, best
-point, statistics, policies, metrics, tables) must then equal that of the undisturbed run, bit for
-bit. Nothing may be left: no process, open file, temporary file or shared memory. Open files are
-not counted with Ray and with ranks of torch, because Ray and Gloo keep some of their own. Two of
-Ray's own processes, its agents, are given two minutes: after a SIGKILL they try for one minute to
-reach the server that was killed with the run. Only `minimize` and `train` have a time limit for
-an evaluation, so only their workers are frozen.
+After an interruption, the same command continues. A *point* is one disturbance at a random instant,
+one of these:
+
+- The run gets SIGKILL or SIGTERM.
+- One of its two workers gets SIGKILL, or SIGSTOP without ever being woken.
+- A worker is frozen by SIGSTOP, and then the run is killed.
+
+A run gets up to three points. It is resumed until it ends, by the same call or by `resume`, chosen
+at random. Its result (x, best point, statistics, policies, metrics, tables) must then equal that of
+the undisturbed run, bit for bit. It must leave nothing behind: no process, open file, temporary
+file or shared memory.
+
+There are three exceptions. Open files are not counted with Ray and with ranks of torch, because Ray
+and Gloo keep some of their own. Two of Ray's own processes, its agents, get two minutes to end,
+because after a SIGKILL they try for one minute to reach the server that was killed with the run.
+Only workers of `minimize` and `train` are frozen, because only these have a time limit for an
+evaluation.
 
 The runs are `minimize` (d = 6 … 300,000; the pilot with exact, noisy and paired values, and five
 methods), `train` (Hopper with the pilot and with BeS, HalfCheetah with Guided ES), studies of the
-paper, `compare`, `sweep`, `reproduce`, and `gs.torch.ZerothOrder` with a log, in one process,
-with two worker processes (torch: two ranks), and on Ray.
+paper, `compare`, `sweep`, `reproduce`, and `gs.torch.ZerothOrder` with a log. They run in one
+process, with two worker processes (torch: two ranks), and on Ray.
 """
 
 FILES = """
@@ -53,37 +60,37 @@ python -m benchmarks.fuzz_files --cases 10000 --out docs/results/fuzz-files.json
 python -m benchmarks.fuzz_files --cases 10000 --cold --out docs/results/fuzz-files-cold.json
 ```
 
-Every kind of file in the table of [security](security.md) is damaged or forged, and then read by
-the commands that read it. The second command begins with an empty Numba cache. The outcomes are:
+Every kind of file in the [table of files](security.md#every-file) is damaged or forged, and then
+read by the commands that read it. The second command begins with an empty Numba cache. The outcomes
+are:
 
 - *detected*: a plain error names the file, and the folder is unchanged;
 - *recovered*: the result is the same as without the damage, to the last bit, because the file is
   not needed or is made again;
-- *used*: a forgery, whose checksums are right, is used as what it says it is; so is a damaged
-  file on which nothing depends;
+- *used*: a forgery with correct checksums is used as what it claims to be, or a damaged file is
+  used on which nothing depends;
 - *still running*: a forged run was still running when its time was up.
 
-Anything else is a problem: another result, a bare Python error, a crash, a hang, 400 MB of
-memory, anything imported, executed or started because a file says so, a file that is opened by
-anything but `runs/files.py`, or anything written outside the folder. A file that belongs to
-nothing else (a policy, a result, a log, a plan) in place of another one is not counted as damage:
-it is what it says.
+Everything else is a problem: another result, a bare Python error, a crash, a hang, 400 MB of
+memory, anything imported, executed or started because a file says so, a file opened by anything but
+`runs/files.py`, or anything written outside the folder. Replacing a file that belongs to nothing
+else (a policy, a result, a log, a plan) by another one is not damage.
 """
 
 
 MENDS = {  # what was found, and how it was fixed
     "left 1 processes: ray::RayWorker": (
-        "A Ray actor that was frozen just before its run was killed was left behind. Fixed: the "
-        "kernel ends it with its raylet."
+        "A Ray actor was left behind if it was frozen just before its run was killed. Fixed: the "
+        "kernel ends it together with Ray's local server."
     ),
     "timed out during startup": (
-        "Ray gives up if it has not started within 30 s, as happened with 25 and more processes "
-        "on two cores. Fixed: this is a plain error now, and the test starts such a run again, up "
-        "to five times."
+        "Ray gives up if it has not started within 30 s, which happened with 25 and more "
+        "processes on two cores. Fixed: this is now a plain error, and the test starts such a run "
+        "again, up to five times."
     ),
     "A worker did not answer for 120 s": (
-        "On the same busy machine a run took longer than the 300 s that the test allowed. The "
-        "test allows 600 s now, and a frozen actor is replaced sooner than after 120 s."
+        "On the same busy machine, a run took longer than the 300 s that the test allowed. The "
+        "test now allows 600 s, and a frozen actor is replaced before 120 s have passed."
     ),
 }
 
@@ -91,12 +98,19 @@ MENDS = {  # what was found, and how it was fixed
 def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]) -> str:
     """The page: a table for each of the files with results."""
     text = HEAD + RUNS
-    for soak in soaks:
+    for soak in sorted(soaks, key=lambda soak: soak["date"]):
+        text += f"\n### {soak['points']:,} points, {soak['date']}\n"
         text += (
             "\n| what | by | runs | points | disturbances | problems |\n|---|---|---|---|---|---|\n"
         )
         for row in soak["rows"]:
-            cells = (row["what"], row["means"], row["runs"], row["points"], _counts(row["blows"]))
+            cells = (
+                row["what"],
+                row["means"],
+                row["runs"],
+                row["points"],
+                _counts(row["blows"], after="; "),
+            )
             text += _row(*cells, row["problems"])
         runs, points = f"{soak['runs']:,}", f"{soak['points']:,}"
         wrong = [f"{p['what']}: {'; '.join(p['found'])}" for p in soak["problems"]]
@@ -107,14 +121,15 @@ def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]
             text += _mended(soak["mended"])
         text += _origin(soak)
     text += FILES
-    for fuzz in fuzzes:
+    for fuzz in sorted(fuzzes, key=lambda fuzz: fuzz.get("cache", "") == "cold"):
+        cache = f", {fuzz['cache']} cache" if "cache" in fuzz else ""
+        text += f"\n### {fuzz['cases']:,} cases{cache}\n"
         text += "\n| what | cases | outcomes | problems |\n|---|---|---|---|\n"
         for row in fuzz["rows"]:
             text += _row(row["what"], row["cases"], _counts(row["outcomes"]), row["problems"])
         wrong = [f"{p['specimen']}, {p['what']}: {p['problem']}" for p in fuzz["problems"]]
-        cache = f" with a {fuzz['cache']} cache" if "cache" in fuzz else ""
-        cases = f"{fuzz['cases']:,} cases{cache} ({_counts(fuzz['specimens'], ': ', '; ')})"
-        text += f"\n{cases}, {_said(wrong)}{_origin(fuzz)}"
+        text += f"\n{fuzz['cases']:,} cases, {_said(wrong)}"
+        text += f"\nCases by file: {_counts(fuzz['specimens'], ': ', '; ')}.\n{_origin(fuzz)}"
         if (planned := fuzz.get("planned", 0)) > fuzz["cases"]:
             text += f"It was stopped after {fuzz['cases']:,} of {planned:,} cases.\n"
     return text
@@ -133,7 +148,7 @@ def _counts(counts: Mapping[str, int], between: str = " ", after: str = ", ") ->
 def _mended(found: Sequence[Mapping[str, Any]]) -> str:
     """What was found before, by what it was and what was done about it."""
     text = (
-        "\nProblems that were found and fixed. The trials were repeated by their numbers; the "
+        "\nThese problems were found first, and fixed. The same trials were then repeated, and the "
         "table counts the repetitions:\n\n"
     )
     rest = list(found)
@@ -148,7 +163,7 @@ def _mended(found: Sequence[Mapping[str, Any]]) -> str:
 
 def _said(wrong: Sequence[str]) -> str:
     if not wrong:
-        return "none with a problem.\n"
+        return "no problems.\n"
     return f"{len(wrong)} with a problem:\n\n" + "".join(f"- {words}\n" for words in wrong)
 
 

@@ -193,7 +193,7 @@ def test_coco_s_own_output_has_the_same_precision(tables, tmp_path):
 def test_the_page_has_the_shares(tables, folder):
     program("coco_page", "--results", "coco.json", "--page", "coco.md", folder=folder)
     page = (folder / "coco.md").read_text()
-    assert "chosen on instances 1–5; the ones reported here are 6–7" in page
+    assert "chosen on instances 1–5; the ones reported here are 6–7" in " ".join(page.split())
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
     for table in tables:
         for name, method in table["methods"].items():

@@ -238,7 +238,7 @@ def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(t
     )
     announced = capsys.readouterr().err.splitlines()[0]
     assert announced.startswith("dfo: runs: ")
-    assert f" runs, 1 at a time on {cores()} cores; the time left is shown below." in announced
+    assert f" runs, 1 at a time on {cores()} cores; about 1 s." in announced
     made.page.unlink()
     assert overview(tmp_path) == tmp_path / "report.html"
     asked = json.loads((tmp_path / "reproduce.json").read_text())

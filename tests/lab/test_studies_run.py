@@ -5,17 +5,22 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gensmooth import lab
+from gensmooth.evaluators import cores
 from gensmooth.lab.experiments import progress
 from gensmooth.lab.experiments.progress import Shares, TimeLeft
 from gensmooth.lab.experiments.spec import RunSpec
 from gensmooth.lab.experiments.store import StudyStore
-from gensmooth.lab.experiments.study import run_study
+from gensmooth.lab.experiments.study import expected_runs, run_study
+from gensmooth.lab.paper.dfo.study import STUDY as DFO
+from gensmooth.lab.paper.dfo.study import DfoOptions
+from gensmooth.lab.paper.dfo.study import cost as dfo_cost
 from gensmooth.lab.paper.linreg.study import STUDY, LinregOptions
 from patience import LONG, alive, children, wait_until
 
@@ -53,6 +58,35 @@ def test_a_run_that_compiles_does_not_become_hours(monkeypatch):
         said.append(time_left.left)
     assert all(left is None or left < 5 * 400 * 0.03 / 2 for left in said)
     assert said[200] == pytest.approx(200 * 0.03 / 2, rel=0.1)
+
+
+def test_runs_cores_and_time_are_announced_before_the_first_run(tmp_path, monkeypatch, capsys):
+    """648 + 180 runs of the regression, 2,160 + 270 of the benchmark without cigar, 3 timings."""
+
+    def nothing(*_: object, **__: object) -> None:
+        return None
+
+    monkeypatch.setattr("gensmooth.lab.paper.reproduce.run_study", nothing)
+    lab.reproduce("linreg,dfo,timing", profile="paper", workers=2, folder=tmp_path)
+    said = capsys.readouterr().err.splitlines()[0]
+    assert f"In all about 3,261 runs, 2 at a time on {cores()} cores; about " in said
+    lab.reproduce("linreg,untuned", profile="paper", folder=tmp_path)
+    said = capsys.readouterr().err.splitlines()[0]
+    assert said.endswith(", and the time of untuned is not known in advance.")
+
+
+def test_the_estimate_agrees_with_a_measured_run():
+    """Within a factor of ten: processors differ, and a busy one is slower."""
+    options = DfoOptions(profile="paper", hyperparameters="paper", objectives=("sphere",), seeds=1)
+    _, specs = expected_runs(DFO, options)
+    assert len(specs) == 18
+    for spec in specs:
+        if spec.config["num_directions"] == 100 and spec.config["method"] in ("gs", "guided-es"):
+            DFO.execute(spec.config, Path())  # compiles
+            began = time.process_time()
+            DFO.execute(spec.config, Path())
+            seconds = time.process_time() - began
+            assert dfo_cost(spec.config) / 10 < seconds < 10 * dfo_cost(spec.config)
 
 
 def test_runs_side_by_side_tell_the_time_left(monkeypatch):

@@ -223,5 +223,5 @@ def duration(seconds: float) -> str:
     ('42 s', '20 min', '14 hours')
     """
     if seconds < 600:
-        return f"{seconds:.0f} s"
+        return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 3 * 3600 else f"{seconds / 3600:.0f} hours"

@@ -19,7 +19,7 @@ from gensmooth.lab.experiments.workers import (
 
 Cost = Callable[[Mapping[str, Any]], float] | None
 
-_MANY = 10  # runs: a message announces more
+MANY = 10  # runs: a message announces more
 
 
 class Completed(NamedTuple):
@@ -119,7 +119,7 @@ class Runner(NamedTuple):
         else:
             at_a_time, runs = _start(jobs, self.workers, self.ray)
             time_left = TimeLeft(sum(costs.values()), at_a_time)
-        if len(missing) > _MANY:
+        if len(missing) > MANY:
             # Costs are for one core each, so they say nothing about runs that share a device.
             seconds = sum(costs.values()) / at_a_time if self.cost and not self.together else 0.0
             how_long = f"about {duration(seconds)}" if seconds else "the time left is shown below"

@@ -10,7 +10,7 @@ from gensmooth.lab.experiments.options import GridOptions, Options
 from gensmooth.lab.experiments.progress import Say
 from gensmooth.lab.experiments.registry import find_study
 from gensmooth.lab.experiments.runner import Completed, Runner
-from gensmooth.lab.experiments.spec import Claim, Outcome, Study
+from gensmooth.lab.experiments.spec import Claim, Outcome, RunSpec, Study
 from gensmooth.lab.experiments.store import StoreError, StudyStore
 from gensmooth.lab.report.tables import Cell
 
@@ -50,9 +50,8 @@ def run_study(
             f"The options of {study.name} are {study.options.__name__}, not "
             f"{type(options).__name__}."
         )
-    if isinstance(options, GridOptions) and options.hyperparameters is None:
-        how = "search" if options.profile in study.searched else "paper"
-        options = replace(options, hyperparameters=how)
+    if isinstance(options, GridOptions):
+        options = _with_hyperparameters(study, options)
     device = study.device(options)
     if study.alone:
         workers, ray = 1, None
@@ -92,6 +91,27 @@ def run_study(
     }
     added = [c.judge(outcome.scores, cells) for c in claims if c.study == study.name]
     return replace(outcome, claims=[*outcome.claims, *added], facts={**outcome.facts, **facts})
+
+
+def expected_runs(study: Study[Any], options: Options) -> tuple[list[RunSpec], list[RunSpec]]:
+    """Return the runs of the grid search, and those to report, before anything is run.
+
+    The choices of a grid search are not known yet, so the runs to report have the paper's: they
+    are as many and as long. A setting for which the paper gives no choice is missing.
+    """
+    if not isinstance(options, GridOptions):
+        return study.tuning(options), study.reporting(options, study.select(options, []))
+    options = _with_hyperparameters(study, options)
+    given = replace(options, hyperparameters="paper")
+    return study.tuning(options), study.reporting(given, study.select(given, []))
+
+
+def _with_hyperparameters(study: Study[Any], options: GridOptions) -> GridOptions:
+    """Return the options with the profile's way to get hyperparameters, if none was chosen."""
+    if options.hyperparameters is not None:
+        return options
+    how = "search" if options.profile in study.searched else "paper"
+    return replace(options, hyperparameters=how)
 
 
 def _incomplete(name: str, part: str, say: Say) -> None:

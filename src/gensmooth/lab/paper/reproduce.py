@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from gensmooth import checks, fields
 from gensmooth.evaluators import cores
 from gensmooth.lab.experiments.options import Accepts, Options, is_count, matches, read_options
-from gensmooth.lab.experiments.progress import print_line
+from gensmooth.lab.experiments.progress import duration, print_line
 from gensmooth.lab.experiments.registry import STUDIES, find_claim, find_study
+from gensmooth.lab.experiments.runner import MANY
 from gensmooth.lab.experiments.spec import Outcome, Study
-from gensmooth.lab.experiments.study import run_study
+from gensmooth.lab.experiments.study import expected_runs, run_study
 from gensmooth.lab.paper.page import judge_again, write_report
 from gensmooth.lab.report.tables import ClaimRow
 from gensmooth.runs.files import exists, make_folder, read_bytes, write_text
@@ -107,6 +108,8 @@ def reproduce(  # noqa: D417
         "claims": claims,
         "no_run": no_run,
     }
+    if not (no_run or piece or ray or any(devices.values())):
+        _announce(studies, settings, home, workers or cores())
     outcomes: list[Outcome] = []
     for number, (name, each) in enumerate(studies.items(), 1):
         per_core = workers is None and ray is None and devices[name] is None
@@ -133,6 +136,37 @@ def reproduce(  # noqa: D417
     if not outcomes:  # one piece of several, which allows no conclusion
         return Reproduced(rows, outcomes, None)
     return Reproduced(rows, outcomes, write_report(outcomes, home, command=_command(arguments)))
+
+
+def _announce(
+    studies: Mapping[str, Study[Any]], settings: Mapping[str, Options], home: Path, workers: int
+) -> None:
+    """Say how many runs are missing in all, and about how long they take.
+
+    Each part of a study announces its own runs when it starts, so this is left out if there is only
+    one part. Custom studies are not counted.
+    """
+    missing: dict[str, tuple[Study[Any], Mapping[str, Any]]] = {}
+    parts = 0
+    for name, study in studies.items():
+        for specs in expected_runs(study, settings[name]) if name in STUDIES else ():
+            left = [s for s in specs if not exists(home / s.study / "runs" / s.key)]
+            parts += bool(left)
+            missing |= {s.key: (find_study(s.study), s.config) for s in left}
+    if parts < 2 or len(missing) <= MANY:
+        return
+    seconds, unknown = 0.0, dict[str, None]()
+    for study, config in missing.values():
+        if study.cost is None:
+            unknown[study.name] = None
+        else:
+            seconds += study.cost(config) / (1 if study.alone else workers)
+    known = f"about {duration(seconds)}" if seconds else ""
+    rest = f"the time of {' and '.join(unknown)} is not known in advance" if unknown else ""
+    print_line(
+        f"In all about {len(missing):,} runs, {workers} at a time on {cores()} cores; "
+        f"{', and '.join(filter(None, (known, rest)))}."
+    )
 
 
 # --- options -------------------------------------------------------------------------------------

@@ -505,7 +505,7 @@ def _about_the_lemma(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow
             "exact",
             "our docs/theory.md",
             "The measured gradient MSE is the one that our exact formula (shared samples, finite "
-            "spacing) predicts. (Our sentence, not the paper's.)",
+            "spacing) predicts.",
         ),
     ):
         cases: list[Case] = []
@@ -553,7 +553,7 @@ def _about_first_term() -> ClaimRow:
         Sentence(
             "linreg-first-term",
             "Section 4.3",
-            "The first term of the MSE is the larger one (asked of the paper’s regression).",
+            "The first term of the MSE is the larger one (at the sizes of the paper’s regression).",
         ),
         found=[f"{_words(where)}" for where, share in shares.items() if share < 1],
         of=len(shares),

@@ -79,6 +79,14 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
     return RunRecord(config, series, result.final, result.diverged, time.perf_counter() - began)
 
 
+def cost(config: Mapping[str, Any]) -> float:
+    """Estimate how many seconds a run takes on one core."""
+    number, samples = config["num_directions"], config["num_samples"]
+    return 0.01 + config["rounds"] * config["iterations"] * 1e-6 * (
+        4 + 0.3 * number + 0.16 * samples
+    )
+
+
 def _score(options: LinregOptions, records: Sequence[RunRecord]) -> Scores:
     return Scores() if options.offline else score(records)  # the claims are about online runs
 
@@ -121,5 +129,6 @@ STUDY = Study(
     judge=judge,
     draw="gensmooth.lab.paper.linreg.figures:draw",
     facts=_facts,
+    cost=cost,
     smaller=GRID.smaller,
 )

@@ -183,7 +183,7 @@ _PLAIN = (
     ),
     Plain(
         "rl-reach-gs", _RL,
-        "On ML1-Reach with L = 2 and L = 6, so does GS.",
+        "On ML1-Reach with L = 2 and 6, GS too is above GS-shrinkage, BeS-shrinkage and Guided ES.",
         "end", _at("ML1-Reach", 2, 6), list(product(("gs",), (*_SHRUNK, "guided-es"))),
     ),
     Plain(

@@ -231,5 +231,6 @@ STUDY = Study(
     tables=_tables,
     facts=_facts,
     alone=True,
+    cost=lambda config: 3e-4 * config["repeats"],
     smaller=_smaller,
 )
