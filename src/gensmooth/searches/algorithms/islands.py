@@ -19,7 +19,7 @@ position with the best score.
 With thousands of parameters, islands are few and large, because the cosine between g and the
 gradient is only about :math:`\sqrt{n/d}` for n pairs, and copies change only the stride. An island
 with a smaller spacing has a better score at once, because its steps are shorter. If spacings could
-change, all of them would shrink until steps are too short to make progress (docs/gpu.md).
+change, all of them would shrink until steps are too short to make progress (docs/training-results.md).
 """
 
 import math
@@ -39,7 +39,7 @@ from gensmooth.streams import Purpose
 
 Array = NDArray[Any]
 
-# All values were chosen by experiment on robots; docs/gpu.md has the comparisons.
+# All values were chosen by experiment on robots; docs/training-results.md has the comparisons.
 _FEWEST, _MOST = 4, 64  # islands
 _SHARE = 126  # points per island, if the number of islands is not specified
 _LARGEST = 200_000_000  # numbers in the points of a step, which are all in memory
