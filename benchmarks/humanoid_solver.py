@@ -2,12 +2,12 @@
 
     python -m benchmarks.humanoid_solver [--device cuda]
 
-Gymnasium's model asks for 50 sweeps of projected Gauss-Seidel (PGS), which do not reach the minimum.
-Fused physics (docs/gpu.md) finds the minimum whatever the model asks for. |Δ| is the difference of
-returns from MuJoCo's Newton method at full accuracy: for the model as it is, for PGS with 2000
-sweeps, for MuJoCo's Newton method at its usual tolerance, and for fused physics. All use the same
-random linear policies and initial states; episodes are cut off after some steps. Needs the extra
-``cuda``.
+Gymnasium's model asks for 50 sweeps of projected Gauss-Seidel (PGS), which do not reach the
+minimum. Fused physics (docs/gpu.md) finds the minimum whatever the model asks for. |Δ| is the
+difference of returns from MuJoCo's Newton method at full accuracy: for the model as it is, for PGS
+with 2000 sweeps, for MuJoCo's Newton method at its usual tolerance, and for fused physics. All use
+the same random linear policies and initial states; episodes are cut off after some steps. Needs the
+extra ``cuda``.
 """
 
 import argparse

@@ -19,7 +19,8 @@ position with the best score.
 With thousands of parameters, islands are few and large, because the cosine between g and the
 gradient is only about :math:`\sqrt{n/d}` for n pairs, and copies change only the stride. An island
 with a smaller spacing has a better score at once, because its steps are shorter. If spacings could
-change, all of them would shrink until steps are too short to make progress (docs/training-results.md).
+change, all of them would shrink until steps are too short to make progress
+(docs/training-results.md).
 """
 
 import math
