@@ -109,9 +109,7 @@ def write(app: Sphinx) -> None:
 _BACK = re.compile(r'(class="viewcode-back" href="([^"#]+)\.html#)([^"]+)"')
 
 
-def mend_links(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
+def mend_links(app: Sphinx, pagename: str, _: str, context: dict[str, Any], *__: object) -> None:
     """Let each link from a page of source code lead to where the name is described.
 
     Sphinx assumes that all names of a module are described under one prefix. Ours are described

@@ -88,7 +88,8 @@ def _written(translator: HTML5Translator, node: nodes.Element, *, block: bool) -
             ]
             translator.body.append("".join(f"<span>{group}</span>" for group in groups))
         else:
-            pieces = sum(parts(source), []) if len(source) > _LONG else [source]
+            groups = parts(source) if len(source) > _LONG else [[source]]
+            pieces = [piece for group in groups for piece in group]
             translator.body.append("".join(mathml(piece, block=False) for piece in pieces))
     except ValueError as error:
         _log.warning("a formula that MathML cannot say: %s (%s)", source, error, location=node)
