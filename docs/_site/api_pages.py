@@ -113,7 +113,8 @@ def mend_links(app: Sphinx, pagename: str, _: str, context: dict[str, Any], *__:
     """Let each link from a page of source code lead to where the name is described.
 
     Sphinx assumes that all names of a module are described under one prefix. Ours are described
-    where they are met first: some as gensmooth.X, others as gensmooth.module.X.
+    where they are met first: some as gensmooth.X, others as gensmooth.module.X. It also lists a page
+    of built-in functions, which it does not write.
     """
     if not pagename.startswith("_modules/"):
         return
@@ -123,12 +124,13 @@ def mend_links(app: Sphinx, pagename: str, _: str, context: dict[str, Any], *__:
         start, page, name = found.groups()
         page = posixpath.normpath(posixpath.join(posixpath.dirname(pagename), page))
         words = name.split(".")
-        tails = ["." + ".".join(words[i:]) for i in range(1, len(words))]
-        here = [each for each, entry in objects.items() if entry.docname == page]
-        named = (each for tail in tails for each in here if each.endswith(tail))
-        return f'{start}{name if name in here else next(named, name)}"'
+        tails = [name, *("." + ".".join(words[i:]) for i in range(1, len(words)))]
+        here = {each: entry.node_id for each, entry in objects.items() if entry.docname == page}
+        anchors = (here[each] for tail in tails for each in here if each.endswith(tail))
+        return f'{start}{next(anchors, name)}"'
 
-    context["body"] = _BACK.sub(mended, context["body"])
+    body = _BACK.sub(mended, context["body"])
+    context["body"] = body.replace('<li><a href="builtins.html">builtins</a></li>', "")
 
 
 def setup(app: Sphinx) -> dict[str, object]:
