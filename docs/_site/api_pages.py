@@ -113,8 +113,8 @@ def mend_links(app: Sphinx, pagename: str, _: str, context: dict[str, Any], *__:
     """Let each link from a page of source code lead to where the name is described.
 
     Sphinx assumes that all names of a module are described under one prefix. Ours are described
-    where they are met first: some as gensmooth.X, others as gensmooth.module.X. It also lists a page
-    of built-in functions, which it does not write.
+    where they are met first: some as gensmooth.X, others as gensmooth.module.X. It also lists a
+    page of built-in functions, which it does not write.
     """
     if not pagename.startswith("_modules/"):
         return
