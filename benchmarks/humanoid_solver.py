@@ -2,11 +2,12 @@
 
     python -m benchmarks.humanoid_solver [--device cuda]
 
-Gymnasium's model asks for 50 sweeps of projected Gauss-Seidel (PGS), which is no minimum yet. The
-physics that is one function (docs/gpu.md) finds the minimum whatever the model asks for. |Δ| is the
-difference of returns from MuJoCo's Newton method run to the last digit: for the model as it is, for
-PGS with 2000 sweeps, for MuJoCo's Newton method at its usual tolerance, and for the one function.
-Random linear policies, the same starts, episodes cut off after some steps. Needs the extra ``gpu``.
+Gymnasium's model asks for 50 sweeps of projected Gauss-Seidel (PGS), which do not reach the
+minimum. Fused physics (docs/gpu.md) finds the minimum whatever the model asks for. |Δ| is the
+difference of returns from MuJoCo's Newton method at full accuracy: for the model as it is, for PGS
+with 2000 sweeps, for MuJoCo's Newton method at its usual tolerance, and for fused physics. All use
+the same random linear policies and initial states; episodes are cut off after some steps. Needs the
+extra ``cuda``.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def returns(device: str, steps: int, episodes: int, scale: float) -> dict[str, n
     }
     options = WarpOptions(worlds=episodes, physics="fused")
     one = WarpSimulator(environment(steps, {}), device, (int, ()), options)
-    return {**by_solver, "one function": one.rollout(*asked).returns}
+    return {**by_solver, "fused": one.rollout(*asked).returns}
 
 
 def main() -> None:

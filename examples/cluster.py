@@ -18,7 +18,7 @@ import gensmooth as gs
 
 
 def simulation(x, rng):
-    """A hundredth of a second of work somewhere; once in a while a machine fails."""
+    """A simulation of 10 ms; now and then, its machine fails."""
     time.sleep(0.01)
     if os.environ.get("FLAKY") and os.urandom(1)[0] < 8:
         raise ConnectionError("the licence server did not answer")
@@ -46,7 +46,7 @@ print(f"faults on the cluster: {dict(there.faults)}")
 print(f"the same answer to the last bit: {np.array_equal(here.x, there.x)}")
 
 # %%
-# Two curves, one line: where an evaluation ran, and how often, leaves no trace.
+# The curves coincide: it does not matter where an evaluation ran, or how often it was retried.
 
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 axes.plot(here.history.evaluations, here.history.value, linewidth=5, alpha=0.3, label="here")

@@ -17,12 +17,12 @@ import gensmooth as gs
 
 
 def loss(x, rng):
-    """An ellipsoid whose every value is noisy."""
+    """An ellipsoid with noise."""
     return float(np.linspace(0.5, 5, x.size) @ (x - 1) ** 2 + 0.3 * rng.standard_normal())
 
 
 def truth(x):
-    """What a point is worth without the noise: methods are judged by it, and do not see it."""
+    """The value without noise. It judges the methods, which do not see it."""
     return float(np.linspace(0.5, 5, x.size) @ (x - 1) ** 2)
 
 
@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as out:
 print(found)
 
 # %%
-# What each method ends with: a point for each seed, and the mean with its 95 % interval.
+# The final values of each method: a point for each seed, and the mean with its 95 % interval.
 
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
 for place, standing in enumerate(found.standings):

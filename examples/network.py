@@ -16,7 +16,7 @@ HIDDEN = 24
 
 
 def two_moons(count, rng):
-    """Points on two half circles that grip each other, and which circle each is on."""
+    """Points on two interleaved half circles, and the circle (−1 or 1) of each."""
     angle = rng.uniform(0, np.pi, count)
     side = rng.integers(0, 2, count)
     points = np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -25,7 +25,7 @@ def two_moons(count, rng):
 
 
 def network(x, points):
-    """Weights to the hidden layer, its thresholds, weights to the output, its bias."""
+    """The output. x holds the hidden layer's weights and thresholds, then the output's."""
     first, thresholds, last = np.split(x[:-1], [2 * HIDDEN, 3 * HIDDEN])
     return np.sign(points @ first.reshape(2, HIDDEN) + thresholds) @ last + x[-1]
 
@@ -64,7 +64,7 @@ print(f"{start.size} parameters, {res.nfev} evaluations of 200 points each")
 print(f"test accuracy: {accuracy(start):.3f} at first, {accuracy(res.x):.3f} at the end")
 
 # %%
-# The loss of each step's mini-batch, and what the network says about the plane.
+# The loss of each step's mini-batch, and the network's answer in each point of the plane.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.plot(*np.array(curve).T)

@@ -18,7 +18,7 @@ NOISE = 2.0  # percent
 
 
 def true_yield(x):
-    """90 % at best; what the search is after, without the noise."""
+    """The yield without noise: at best 90 %."""
     away = (x - BEST) / UNITS
     return 90 * float(np.exp(-0.5 * (away @ away + away[0] * away[1])))
 
@@ -68,8 +68,8 @@ axes.legend(frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# How honest are the error bars? Two of them should reach the truth in about 95 of 100 runs.
+# Are the error bars right? The truth should be within two of them in about 95 of 100 runs.
 
 runs = [each for results in found.values() for each in results if each.error]
 reached = sum(abs(each.fun - true_yield(each.x)) < 2 * each.error for each in runs)
-print(f"they do in {reached} of {len(runs)}")
+print(f"it is in {reached} of {len(runs)}")

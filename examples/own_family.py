@@ -23,7 +23,7 @@ class Axes(gs.Directions):
     """±√d e_j, with j uniform on 1, …, d."""
 
     def draw(self, state, at):
-        """A block of L rows, from the address's own generator: the same address, the same rows."""
+        """A block of L rows; the same address gives the same rows."""
         rng = at.generator()
         block = np.zeros((at.num_directions, at.dim), at.dtype)
         axis = rng.integers(0, at.dim, at.num_directions)
@@ -38,8 +38,8 @@ class Axes(gs.Directions):
 
 
 # %%
-# The moments say how wrong the estimate is. Measured on a linear function, which has only a
-# gradient:
+# The moments predict the error of the estimate. We measure it on a linear function, where only the
+# choice of the directions causes an error:
 
 dim, gradient = 50, np.random.default_rng(0).standard_normal(50)
 families = {"Axes": Axes(), "Axes, shrunk": gs.shrunk(Axes()), "Bernoulli": gs.Bernoulli()}
@@ -47,7 +47,7 @@ counts = [1, 2, 5, 10, 20, 50]
 
 
 def measured(directions, num_directions):
-    """‖estimate − ∇F‖² / ‖∇F‖², on average over 400 estimates."""
+    """The mean of ‖estimate − ∇F‖² / ‖∇F‖² over 400 estimates."""
     errors = [
         gs.gradient(
             lambda x: float(gradient @ x),
@@ -72,7 +72,7 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# And it minimises:
+# A search with these directions:
 
 res = gs.minimize(
     lambda x: float(((x - 1) ** 2).sum()),

@@ -4,7 +4,7 @@
     gensmooth render cart --trust --out cart.gif
 
 The three functions are plain Python. Training compiles them, so that whole episodes run outside
-the interpreter; a film calls them as they are.
+the interpreter; videos call them as they are.
 """
 
 import numpy as np
@@ -34,17 +34,17 @@ MODEL = """
 
 
 def observation(robot):
-    """Position, angle, and their velocities."""
+    """The cart's position, the pole's angle, and their velocities."""
     return np.concatenate((robot.qpos, robot.qvel))
 
 
 def reward(robot, action):
-    """One per step, less where the cart is far from the middle."""
+    """One per step, and less if the cart is far from the middle."""
     return 1.0 - 0.1 * robot.qpos[0] ** 2
 
 
 def terminated(robot):
-    """The pole has fallen, or the rail ends."""
+    """Whether the pole has fallen, or the cart is at the end of the rail."""
     return abs(robot.qpos[1]) > 0.4 or abs(robot.qpos[0]) > 1.9
 
 

@@ -2,9 +2,9 @@
 A study of your own
 ===================
 
-A study is a list of runs and the conclusions from them. You define the runs, how one is made, and
-which numbers decide. Workers, resuming, statistics and a page are provided. This study asks whether
-shrinkage helps on a noisy bowl if the step size is not tuned.
+A study is a list of runs and the conclusions from them. You define the runs, how to make one, and
+which numbers decide; gensmooth provides workers, resuming, statistics and a report. This study asks
+whether shrinkage helps on a noisy bowl if the step size is not tuned.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ def bowl(x, rng):
 
 
 def reporting(options, cells):
-    """All runs. A run depends on its configuration, which is plain JSON, and on nothing else."""
+    """All runs. A run depends only on its configuration, which is plain JSON."""
     return [
         RunSpec("bowl", {"method": method, "num_directions": L, "seed": seed})
         for method in METHODS
@@ -35,7 +35,7 @@ def reporting(options, cells):
 
 
 def execute(config, scratch):
-    """One run: ‖x‖² after each of 60 steps."""
+    """Make one run, and record ‖x‖² after each of 60 steps."""
     began, values = time.perf_counter(), []
     gs.minimize(
         bowl,
@@ -54,12 +54,12 @@ def execute(config, scratch):
 
 
 def score(options, records):
-    """A row for each run; +∞ would be a run that diverged."""
+    """One row for each run; a run that diverged would have +∞."""
     return Scores([{**record.config, "final": record.final} for record in records])
 
 
 def judge(scores, cells):
-    """A sentence, and the numbers that decide it: paired over seeds."""
+    """Test a sentence with final values that are paired by seed."""
     cases = [
         Case(f"L={L}", *(scores.sample("final", method=m, num_directions=L) for m in METHODS[::-1]))
         for L in COUNTS

@@ -20,7 +20,7 @@ calls = 0
 
 
 def loss(x):
-    """A long bowl, and after 1000 evaluations somebody presses Ctrl-C."""
+    """An ellipsoid; after 1000 evaluations somebody presses Ctrl-C."""
     global calls
     calls += 1
     if calls == 1000:
@@ -43,7 +43,7 @@ with tempfile.TemporaryDirectory() as place:
 print(f"as if it had never stopped: {np.array_equal(resumed.x, whole.x)}")
 
 # %%
-# What the folder's ``metrics.jsonl`` says of the run, from both of its parts.
+# The folder's ``metrics.jsonl`` contains both parts of the run.
 
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 axes.plot([line["evaluations"] for line in lines], [line["value"] for line in lines])

@@ -1,4 +1,4 @@
-"""Minimise a noisy function with the paper's six methods and plot how they get there.
+"""Minimise a noisy function with the paper's six methods and plot their progress.
 
 Run it with: python examples/six_methods.py --out demo
 """
@@ -16,7 +16,7 @@ SEEDS = 5
 
 
 def objective(x, rng):
-    """An ellipsoid in 100 dimensions whose every value carries noise."""
+    """An ellipsoid in 100 dimensions, with noise."""
     scales = np.linspace(0.5, 2.0, x.size)
     return float(scales @ (x - 1) ** 2 + 0.1 * rng.standard_normal())
 
@@ -44,7 +44,7 @@ def runs(method):
 
 
 def main():
-    """Run all methods, draw the figure, print where it is."""
+    """Run all methods, draw the figure and print its path."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the figure")
     out = parser.parse_args().out

@@ -17,7 +17,7 @@ import gensmooth as gs
 
 
 def loss(x, rng):
-    """A bowl with noise: too small a spacing sees only noise, too large a one only the far side."""
+    """A noisy bowl: small spacings measure only noise, large ones are far from local."""
     return float(((x - 1) ** 2).sum() + 0.1 * rng.standard_normal())
 
 

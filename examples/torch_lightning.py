@@ -29,7 +29,7 @@ class Regression(lightning.LightningModule):
         self.losses.append(float(loss))
 
     def configure_optimizers(self) -> gs.torch.ZerothOrder:
-        """The one line that changes."""
+        """Return the optimiser: the one line that changes."""
         return gs.torch.ZerothOrder(self, lr=0.05, num_directions=8, seed=0)
 
 

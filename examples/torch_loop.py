@@ -19,14 +19,14 @@ def train(folder: Path, steps: int = 60) -> tuple[float, float]:
     model = nn.Sequential(nn.Linear(10, 32), nn.Tanh(), nn.Linear(32, 2))
 
     def wrong() -> torch.Tensor:
-        return (model(x).argmax(1) != y).double().mean()  # no gradient anywhere
+        return (model(x).argmax(1) != y).double().mean()  # its gradient is zero wherever it exists
 
     before = float(wrong())
     with gs.torch.Log(folder / "run.log") as log:
         opt = gs.torch.ZerothOrder(
             model, lr=0.2, spacing=0.1, num_directions=64, normalize="spread", seed=0, log=log
         )
-        for _ in range(opt.steps_done, steps):  # started again, it goes on where it was
+        for _ in range(opt.steps_done, steps):  # if run again, it continues where it stopped
             opt.step(wrong)
     return before, float(wrong())
 

@@ -1,6 +1,8 @@
-"""Chooses a learning rate for gs.torch.ZerothOrder, and tries others beside it.
+"""Choose a learning rate for gs.torch.ZerothOrder, and try multiples of it.
 
-python examples/torch_rate.py      (four minutes on one core; prints the table of docs/torch.md)
+python examples/torch_rate.py      (four minutes on one core)
+
+It prints the table of docs/torch-results.md.
 """
 
 from collections.abc import Callable
@@ -14,10 +16,10 @@ import gensmooth as gs
 def choose_rate(
     model: nn.Module, closure: Callable[[], torch.Tensor], num_directions: int, probes: int = 32
 ) -> float:
-    """L F / (4000 |g|²): a step lowers the loss F by about L/4000 of itself.
+    """The rate L F / (4000 |g|²), with which a step lowers the loss F by about L/4000 of its value.
 
-    The squared length of the gradient g is the mean of ((F(w + cε) - F(w)) / c)² over random
-    directions ε.
+    The squared norm of the gradient g is estimated by the mean of ((F(w + cε) - F(w)) / c)² over
+    random directions ε.
     """
     c = 1e-3
     probe = gs.torch.ZerothOrder(model, lr=0.0, spacing=c, num_directions=probes, seed=0)
@@ -30,7 +32,7 @@ def choose_rate(
 
 
 class Transformer(nn.Module):
-    """Two encoder layers over words, and a head."""
+    """Two encoder layers over tokens, and a linear head."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,12 +42,12 @@ class Transformer(nn.Module):
         self.head = nn.Linear(32, 16)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
-        """Which word occurs most often."""
+        """Logits of the token that occurs most often."""
         return self.head(self.encoder(self.embedding(words)).mean(1))
 
 
 def perceptron() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """A network of 13,130 parameters that separates ten clusters."""
+    """A network with 13,130 parameters, to classify points in ten clusters, and its data."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU())
     model.append(nn.Linear(64, 10))
@@ -54,7 +56,7 @@ def perceptron() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
 
 
 def transformer() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """A network of 18,128 parameters that names the most frequent of eight words."""
+    """A network with 18,128 parameters, to find the most frequent of eight tokens, and its data."""
     torch.manual_seed(0)
     words = torch.randint(16, (2560, 8))
     return Transformer(), words, words.mode(1).values

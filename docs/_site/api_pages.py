@@ -4,11 +4,14 @@ The pages are written into docs/api when the site is built. A name that `gensmoo
 described there and linked from the page of the module that it comes from.
 """
 
+import posixpath
+import re
 import shutil
 from collections.abc import Collection, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -103,7 +106,35 @@ def write(app: Sphinx) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+_BACK = re.compile(r'(class="viewcode-back" href="([^"#]+)\.html#)([^"]+)"')
+
+
+def mend_links(app: Sphinx, pagename: str, _: str, context: dict[str, Any], *__: object) -> None:
+    """Let each link from a page of source code lead to where the name is described.
+
+    Sphinx assumes that all names of a module are described under one prefix. Ours are described
+    where they are met first: some as gensmooth.X, others as gensmooth.module.X. It also lists a
+    page of built-in functions, which it does not write.
+    """
+    if not pagename.startswith("_modules/"):
+        return
+    objects = app.env.domains["py"].data["objects"]
+
+    def mended(found: re.Match[str]) -> str:
+        start, page, name = found.groups()
+        page = posixpath.normpath(posixpath.join(posixpath.dirname(pagename), page))
+        words = name.split(".")
+        tails = [name, *("." + ".".join(words[i:]) for i in range(1, len(words)))]
+        here = {each: entry.node_id for each, entry in objects.items() if entry.docname == page}
+        anchors = (here[each] for tail in tails for each in here if each.endswith(tail))
+        return f'{start}{next(anchors, name)}"'
+
+    body = _BACK.sub(mended, context["body"])
+    context["body"] = body.replace('<li><a href="builtins.html">builtins</a></li>', "")
+
+
 def setup(app: Sphinx) -> dict[str, object]:
-    """Pages are written before Sphinx looks for them."""
+    """Pages are written before Sphinx looks for them; links are mended as pages are written."""
     app.connect("builder-inited", write)
+    app.connect("html-page-context", mend_links)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,8 +2,8 @@
 
 Browsers draw MathML themselves: the site needs no script, no font and no network for it. They do
 not break lines in it, so a displayed formula is written in parts, which the style sheet puts side
-by side where there is room. A formula that cannot be translated is a warning, and so an error of
-`make docs`.
+by side where there is room. So is a long formula in a sentence. A formula that cannot be translated
+is a warning, and so an error of `make docs`.
 """
 
 import re
@@ -15,6 +15,7 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 _log = logging.getLogger(__name__)
+_LONG = 60  # characters of a formula in a sentence, from which its lines may break
 
 
 def mathml(source: str, *, block: bool) -> str:
@@ -87,7 +88,9 @@ def _written(translator: HTML5Translator, node: nodes.Element, *, block: bool) -
             ]
             translator.body.append("".join(f"<span>{group}</span>" for group in groups))
         else:
-            translator.body.append(mathml(source, block=False))
+            groups = parts(source) if len(source) > _LONG else [[source]]
+            pieces = [piece for group in groups for piece in group]
+            translator.body.append("".join(mathml(piece, block=False) for piece in pieces))
     except ValueError as error:
         _log.warning("a formula that MathML cannot say: %s (%s)", source, error, location=node)
         translator.body.append(f"<code>{translator.encode(source)}</code>")

@@ -78,7 +78,7 @@ SHORT = gs.rl.register_robot(
 ELLIPTIC = "Ant-v5, elliptic"
 # Steps, and how much returns and moments may differ. MuJoCo solves for contacts to 1e-8 of the
 # inertia, and cheetah and ant double differences with every step. For float32 physics it is ten
-# times the largest difference measured (docs/gpu.md).
+# times the largest difference measured (docs/physics-results.md).
 AGREEMENT = {
     ("own_robot:Cart", "fused"): (HORIZON, 1e-12),
     ("Hopper-v5", "fused"): (HORIZON, 1e-11),

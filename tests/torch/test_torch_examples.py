@@ -26,7 +26,7 @@ def test_a_plain_loop(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_rule_for_a_learning_rate():
-    """The table of docs/torch.md, in short: the rule learns, and a tenth of it hardly does."""
+    """As docs/torch-results.md shows, the rule learns, and a tenth of it hardly does."""
     made = example("torch_rate")
     (_, before, after), (_, _, slow) = (
         made["train"](made["perceptron"], factor, steps=300) for factor in (1.0, 0.1)

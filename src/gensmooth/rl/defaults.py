@@ -33,7 +33,8 @@ class Defaults(NamedTuple):
 
 
 # By the environment's name without its version, for antithetic differences. Chosen from a few short
-# runs (docs/rl.md), except for Ant, which has the paper's values (tab:ablation_hyper, BeS).
+# runs (docs/training-results.md), except for Ant, which has the paper's values (tab:ablation_hyper,
+# BeS).
 TABLE: dict[str, Defaults] = {
     "Hopper": Defaults(0.05, 0.005, 150),
     "Walker2d": Defaults(0.05, 0.005, 500),

@@ -53,13 +53,13 @@ def quadratic_spacing_mse(
 
     With variance v, kurtosis k and sixth standardised moment κ₆,
 
-    .. math:: \frac{c^2v^3}{4L} \Bigl[ (d - 2 + 2k)\bigl((tr H)^2 + 2\|H\|_F^2\bigr)
-              + \bigl(\kappa_6 + (d - 1)k - 3(d - 2 + 2k)\bigr) \sum_j H_{jj}^2 \Bigr] ,
+    .. math:: \frac{c^2v^3}{4L} \Bigl[ (d - 2 + 2k) T + K \sum_j H_{jj}^2 \Bigr] ,
+              \qquad T = (tr H)^2 + 2\|H\|_F^2 ,
+              \qquad K = \kappa_6 + (d - 1)k - 3(d - 2 + 2k) .
 
-    which is :math:`(d + 4)((tr H)^2 + 2\|H\|_F^2)` in the brackets for Gaussian entries
-    (k = 3, κ₆ = 15) and :math:`d((tr H)^2 + 2\|H\|_F^2 - 2\sum_j H_{jj}^2)` for fair Bernoulli
-    entries (k = κ₆ = 1), independent or as rows of `hadamard`. Assumes a quadratic function; exact
-    at every spacing.
+    The brackets are :math:`(d + 4)T` for Gaussian entries (k = 3, κ₆ = 15) and
+    :math:`d(T - 2\sum_j H_{jj}^2)` for fair Bernoulli entries (k = κ₆ = 1), independent or as rows
+    of `hadamard`. Assumes a quadratic function; exact at every spacing.
 
     Args:
         dim: d.

@@ -102,7 +102,7 @@ class WarpOptions:
         physics: ``"fused"``, ``"mujoco-warp"``, or ``None``: fused if the robot allows it.
         deterministic: Whether MuJoCo Warp orders contacts, constraints and sums in a fixed way. On
             an H200 this takes ten times as long, and results still vary in their last bits from run
-            to run (docs/gpu.md). Fused physics always repeats bit for bit.
+            to run (docs/physics-results.md). Fused physics always repeats bit for bit.
     """
 
     worlds: int = MOST_WORLDS

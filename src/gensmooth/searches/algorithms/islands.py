@@ -19,7 +19,8 @@ position with the best score.
 With thousands of parameters, islands are few and large, because the cosine between g and the
 gradient is only about :math:`\sqrt{n/d}` for n pairs, and copies change only the stride. The reason
 is that an island with a smaller spacing soon has a better score, because its steps are shorter. If
-copies could change spacings, all of them would shrink until progress stops (docs/gpu.md).
+copies could change spacings, all of them would shrink until progress stops
+(docs/training-results.md).
 """
 
 import math
@@ -39,7 +40,7 @@ from gensmooth.streams import Purpose
 
 Array = NDArray[Any]
 
-# All values were chosen by experiment on robots; docs/gpu.md has the comparisons.
+# All values were chosen by experiment on robots; docs/training-results.md has the comparisons.
 _FEWEST, _MOST = 4, 64  # islands
 _SHARE = 126  # points per island, if the number of islands is not specified
 _LARGEST = 200_000_000  # numbers in the points of a step, which are all in memory
