@@ -51,7 +51,7 @@ class Law(NamedTuple):
     Attributes:
         entries: ``"coin"`` or ``"normal"``.
         scale: Their standard deviation.
-        factor: The factor of the estimate (shrinkage of the estimate).
+        factor: What the estimate is multiplied by: 1, unless the estimate is shrunk.
         rank: The rank of a matrix's direction; 0 means full rank.
         density: The expected fraction of tiles that a step perturbs.
     """
@@ -75,7 +75,7 @@ class Stream(NamedTuple):
     law: Law
 
     def key(self, step: int, purpose: Purpose = Purpose.DIRECTION) -> tuple[int, int, int, int]:
-        """Return the words that Philox needs besides index and position."""
+        """Return the words of Philox's key and counter that do not depend on index and position."""
         return streams.key_and_counter(self.seed, purpose, step)
 
 
@@ -124,7 +124,7 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
         )
     if (factors := directions.factors) is not None:
         return Law(factors.entries, rank=factors.rank)
-    return _independent(directions, dim, num_directions)
+    return _law_of_family(directions, dim, num_directions)
 
 
 def describe_directions(directions: object) -> str:
@@ -135,7 +135,7 @@ def describe_directions(directions: object) -> str:
     return directions if isinstance(directions, str) else repr(directions)
 
 
-def _independent(directions: Directions, dim: int, num_directions: int) -> Law:
+def _law_of_family(directions: Directions, dim: int, num_directions: int) -> Law:
     """Return the law of a family whose entries are independent coins or normals."""
     family = directions.resolve(dim, num_directions)
     unsupported = ValueError(

@@ -11,7 +11,7 @@ import gensmooth as gs  # noqa: E402
 from gensmooth.models import Law, Stream  # noqa: E402, F401
 from gensmooth.torch.buffers import room_of  # noqa: E402, F401
 from gensmooth.torch.tensors import (  # noqa: E402, F401
-    Chosen,
+    ChosenTiles,
     backend,
     follow,
     gather,

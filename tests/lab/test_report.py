@@ -26,7 +26,7 @@ from PIL import Image
 
 from gensmooth.directions import METHODS
 from gensmooth.lab import Cell, RunRecord, write_report
-from gensmooth.lab.report.curves import Curve, View, band, curves, draw_curves, limits
+from gensmooth.lab.report.curves import Curve, View, band, curves, draw_curves, legend, limits
 from gensmooth.lab.report.figure import Figure, Panel, write_figure
 from gensmooth.lab.report.style import assign_styles, css_variables, method_style
 from gensmooth.lab.report.tables import choices
@@ -571,3 +571,21 @@ def test_the_browser_would_tell(browser, tmp_path):
     text = " ".join(browser.errors)
     assert all(sign in text for sign in ("one", "two", "ERR_FILE_NOT_FOUND"))
     browser.errors.clear()
+
+
+def test_the_lines_of_a_custom_study_can_be_told_apart():
+    configs = [{"method": name, "dim": 3} for name in ("wide", "narrow", "gs")]
+    records = [RunRecord(config, {"value": [2.0, 1.0]}, 1.0, False, 0.0) for config in configs]
+    items = legend(curves(records, ["dim"], series=["value"]))
+    assert {item.label for item in items} == {"wide", "narrow", "GS"}
+    assert len({item.color for item in items}) == 3
+    with pytest.raises(ValueError, match="has no 'method', which its curve needs"):
+        curves([RunRecord({"dim": 3}, {}, 1.0, False, 0.0)], ["dim"], series=["value"])
+
+
+def test_the_page_of_a_custom_study_has_its_title(tmp_path):
+    outcome = made.linreg(seeds=2, rounds=2, directions=(2,), samples=(5,))
+    outcome = replace(outcome, study="mine", title="My own", claims=[])
+    text = write_report([outcome], tmp_path, command="x").read_text(encoding="utf-8")
+    assert "<h1>My own</h1>" in text
+    assert "Gao and Sener" not in text

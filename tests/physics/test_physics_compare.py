@@ -21,8 +21,9 @@ from gensmooth.physics.compare import compare, compare_changed
 from gensmooth.physics.fused import solver
 from gensmooth.physics.fused import source as fused_source
 from gensmooth.physics.host_compiler import find_compiler
-from gensmooth.physics.mechanics import contacts, mechanism
-from gensmooth.physics.mechanics.spatial import Spatial
+from gensmooth.physics.mechanics import contacts, mechanism, models
+from gensmooth.physics.mechanics.placed import Placed
+from gensmooth.physics.mechanics.spatial import ZERO, Spatial
 from gensmooth.physics.symbols import Slot
 
 ROBOTS = [name for name in registry.names() if not name.startswith("ML1-") and ":" not in name]
@@ -167,6 +168,47 @@ def test_a_bug_in_the_code_leads_to_its_function(
     assert any(f"({function})" in place for place, _ in comparison.suspects(first))
     if term == "limits":
         assert [each.startswith("limit of joint") for each in first.active] == [True]
+
+
+def wrong_moments_of_inertia(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = models.rigid_inertia
+
+    def wrong(*args: Any) -> Any:
+        mass, centre, inertia = usual(*args)
+        return mass, centre, [[1.01 * each for each in row] for row in inertia]
+
+    monkeypatch.setattr(models, "rigid_inertia", wrong)
+
+
+def wrong_sign_of_the_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Placed._drift
+
+    def wrong(self: Placed, change: Any, velocity: Any, dofs: Any, v: Any) -> Any:
+        return change + usual(self, ZERO, velocity, dofs, v).times(-1.0)
+
+    monkeypatch.setattr(Placed, "_drift", wrong)
+
+
+@pytest.mark.parametrize(
+    ("plant", "term", "function"),
+    [
+        (wrong_moments_of_inertia, "qM", "rigid_inertia"),
+        (wrong_sign_of_the_drift, "qfrc_bias", "Placed._drift"),
+    ],
+)
+def test_the_function_at_fault_is_not_said_to_compute_a_term_that_agrees(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    term: str,
+    function: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    plant(monkeypatch)
+    comparison = compare("Hopper-v5", steps=10)
+    first = comparison.first
+    assert first is not None
+    assert first.term.name == term
+    suspects = {place.split("(")[1]: agreeing for place, agreeing in comparison.suspects(first)}
+    assert suspects[f"{function})"] == []
 
 
 def test_every_joint_limit_is_tested_on_both_sides():

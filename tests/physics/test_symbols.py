@@ -329,6 +329,12 @@ def test_what_cannot_be_traced_is_said_plainly(law: Any, words: str):
         traced(law)
 
 
+def test_the_line_that_cannot_be_traced_is_named():
+    line = turned_to_int.__code__.co_firstlineno + 1
+    with pytest.raises(TraceError, match=f"^in test_symbols.py, line {line}, a number that is"):
+        traced(turned_to_int)
+
+
 def test_a_decision_outside_of_a_trace_is_an_error():
     with pytest.raises(IndexError):
         bool(slot("x", 0) > 0)

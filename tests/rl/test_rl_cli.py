@@ -49,7 +49,8 @@ def test_train_evaluate_and_go_on(tmp_path):
     found = json.loads(out.read_text())
     assert found["mean_return"] == gs.rl.evaluate(folder, episodes=8).mean_return
     assert len(found["returns"]) == found["episodes"] == 8
-    assert "95 %" in done.output
+    assert "(95 %)" in done.output
+    assert "(99.5 %)" in run("evaluate", folder, "-n", 2, "--confidence", 0.995).output
 
 
 def test_without_a_folder_a_new_one_is_made(tmp_path, monkeypatch):

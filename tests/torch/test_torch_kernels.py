@@ -7,7 +7,7 @@ from gensmooth.directions.draw import Address, normals, signs
 from gensmooth.streams import named_seed
 from torch_cases import (
     TYPES,
-    Chosen,
+    ChosenTiles,
     Law,
     Stream,
     backend,
@@ -32,7 +32,7 @@ def made(w, law, *, step=3, directions=(0,), amounts=(1.0,), keep=1.0, name="w")
     out = torch.empty_like(w)
     stream = Stream(named_seed(7, name), law)
     how = {"step": step, "directions": directions, "amounts": amounts, "keep": keep}
-    perturb(w, out, stream=stream, chosen=Chosen(), **how)
+    perturb(w, out, stream=stream, chosen=ChosenTiles(), **how)
     return out
 
 
@@ -163,7 +163,7 @@ def test_sparse_directions_move_whole_tiles_and_the_same_ones_for_all_directions
 def test_momentum_gathers_what_an_update_would_add(law):
     stream = Stream(named_seed(0, "w"), law)
     velocity = torch.ones(50, 120)
-    how = {"stream": stream, "step": 2, "directions": [0, 1], "chosen": Chosen()}
+    how = {"stream": stream, "step": 2, "directions": [0, 1], "chosen": ChosenTiles()}
     gather(velocity, amounts=[0.5, -2.0], keep=0.9, **how)
     plain = torch.zeros(50, 120)
     perturb(plain, plain, amounts=[0.5, -2.0], **how)

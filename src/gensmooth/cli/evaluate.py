@@ -36,8 +36,8 @@ def evaluate(parsed: ParsedOptions) -> None:
         evaluation = gs.rl.evaluate(**parsed.arguments("gensmooth.rl.evaluation:evaluate"))
     values = {field.name: getattr(evaluation, field.name) for field in fields(evaluation)}
     arrays = {name: values.pop(name).tolist() for name in ("returns", "lengths")}
-    level = f"{evaluation.confidence:.3g}".removeprefix("0.")
     shown = {name: value for name, value in values.items() if name not in ("low", "high")}
-    shown["interval"] = f"{evaluation.low:.6g} … {evaluation.high:.6g} ({level.ljust(2, '0')} %)"
+    level = f"{100 * evaluation.confidence:.4g} %"
+    shown["interval"] = f"{evaluation.low:.6g} … {evaluation.high:.6g} ({level})"
     shown = {name: value for name, value in shown.items() if value is not None}
     report(values | arrays, shown, file=out.file, out=parsed["out"], as_json=bool(parsed["json"]))

@@ -125,7 +125,7 @@ def resumed_evaluator(
     if workers is None and chosen > most:
         _log.warning(
             "The run had %d workers and continues with %d, one per core. For more, pass `workers`.",
-            min(chosen, 10**15),
+            min(chosen, 10**15),  # a stranger's number may have a million digits
             most,
         )
         chosen = most

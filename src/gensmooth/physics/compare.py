@@ -103,7 +103,15 @@ _TERMS = (
     Term(
         "qM",
         "mass matrix",
-        (Placed.mass_matrix, Placed._inertia, Inertia.times, Spatial.dot, models.parts, place),
+        (
+            Placed.mass_matrix,
+            Placed._inertia,
+            models.rigid_inertia,
+            Inertia.times,
+            Spatial.dot,
+            models.parts,
+            place,
+        ),
     ),
     Term("cvel", "velocity of each body", (Placed.body_velocity, Placed.velocities)),
     Term(
@@ -111,6 +119,7 @@ _TERMS = (
         "gravity, Coriolis and centrifugal forces",
         (
             Placed._inertial_forces,
+            Placed._drift,
             Placed.velocities,
             Spatial.of_motion,
             Spatial.of_force,

@@ -19,6 +19,8 @@ import os
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import wraps
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NamedTuple, ParamSpec, TypeVar, final
 from weakref import WeakValueDictionary
 
@@ -388,12 +390,12 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
         _deciding.append(decisions)
         try:
             results = run()
-        except TraceError:
-            raise
+        except TraceError as error:
+            raise TraceError(f"{_line_of(error)}{error}") from error
         except (TypeError, ValueError, LookupError, AttributeError, NotImplementedError) as error:
             raise TraceError(
-                "it uses an operation that does not support numbers that are known only when the "
-                f"robot moves ({type(error).__name__}: {error})"
+                f"{_line_of(error)}it uses an operation that does not support numbers that are "
+                f"known only when the robot moves ({type(error).__name__}: {error})"
             ) from error
         finally:
             _deciding.pop()
@@ -403,6 +405,16 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
         return results
 
     return follow(())
+
+
+def _line_of(error: BaseException) -> str:
+    """Return the innermost line of a traced function at which an error occurred, as a prefix."""
+    ours, libraries = Path(__file__).parent, Path(np.__file__).parents[1]
+    for frame in reversed(extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_absolute() and file.parent != ours and libraries not in file.parents:
+            return f"in {file.name}, line {frame.lineno}, "
+    return ""
 
 
 def _either(condition: Symbol, yes: dict[Slot, Any], no: dict[Slot, Any]) -> dict[Slot, Any]:

@@ -411,7 +411,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         policies: dict[str, TrainedPolicy] = {}
         if saved:
             policies[POLICY_LAST] = self._last(state, test)
-        if improved if not saved else any(record.test for record in records):
+        if any(record.test for record in records) if saved else improved:
             policies[POLICY_BEST] = self._best(state)
         for name, policy in policies.items():
             policy.save(folder / name)

@@ -53,7 +53,7 @@ _FIRST_INVERSE = 1e6  # largest expected ratio of curvatures; by experiment (doc
 _LONGEST = 3.0  # root mean square of a step, in scales, that is tried first; by experiment
 _ARMIJO = 1e-4  # required share of the decrease that the slope predicts (Armijo's condition)
 _SHORTEN = (0.1, 0.5)  # bounds on the factor by which a length that failed is shortened
-_MAX_TRIES = 12  # lengths tried on a line; the last is at most 2⁻¹² of the first
+_MAX_TRIES = 12  # lengths tried on a line; the last is at most 2⁻¹¹ of the first
 _WIDEN = 3.0  # factor of the length while the first line still descends; our choice
 _MAX_WIDENINGS = 8  # 3⁸ corrects a first guess that is too short by a factor of 6,500
 _CONVERGED = 1e-13  # relative decrease of the value that counts as rounding
@@ -332,14 +332,14 @@ def try_length(now: Newton, value: float) -> tuple[Newton, bool]:
     if math.isfinite(now.best_value):  # widening, because the first length was a guess
         if value < now.best_value:
             now = now._replace(best_length=now.length, best_value=value)
-            return now._replace(
-                length=now.length * _WIDEN
-            ), now.tries >= _MAX_TRIES + _MAX_WIDENINGS
+            ended = now.tries >= _MAX_TRIES + _MAX_WIDENINGS
+            return now._replace(length=now.length * _WIDEN), ended
         return now, True
     if math.isfinite(value) and value <= now.value + _ARMIJO * now.length * now.slope:
         now = now._replace(best_length=now.length, best_value=value)
         if not now.along_gradient:
             return now, True
+        # From here on, tries beyond _MAX_TRIES count the widenings.
         return now._replace(length=now.length * _WIDEN, tries=_MAX_TRIES), False
     shorter = _SHORTEN[0] * now.length
     if math.isfinite(value):  # the minimum of the parabola with this slope at 0 and this value
@@ -391,6 +391,7 @@ def even_scales(second_differences: Array) -> Array | None:
 
 
 def _remember(now: Newton, gradient: Array) -> Newton:
+    """Return the memory with the step to x, if the curvature along it is positive."""
     if not now.has_previous:
         return now
     step, change = (now.x - now.previous_x) / now.scale, gradient - now.previous_gradient
@@ -409,6 +410,7 @@ def _remember(now: Newton, gradient: Array) -> Newton:
 
 
 def _forget(now: Newton) -> Newton:
+    """Return the memory without past steps: the next line is along the gradient."""
     return now._replace(stored=0, has_previous=False, full=False)
 
 

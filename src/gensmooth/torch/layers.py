@@ -131,7 +131,7 @@ class Layers:
         self._order: list[HookedLayer] | None = []  # the order of layers; None: some are nested
         self._plan: LayerPlan | None = None
         self._plan_made = 0  # the value of Buffers.changes when it was made
-        self._at = 0  # the position in the plan: the running layer, or else the next one
+        self._position = 0  # the position in the plan: the running layer, or else the next one
         self._expected: HookedLayer | None = None  # the next layer, if already perturbed
         self._current: HookedLayer | None = None  # the running layer, if it runs as planned
         self._open: PlaceGroup | None = None  # the group that is running
@@ -161,7 +161,7 @@ class Layers:
 
     @contextmanager
     def perturbed(self, fill: Fill) -> Generator[None]:
-        """Run layers at the values that ``fill`` writes."""
+        """Run layers at perturbed values, which ``fill`` (of ``Mover.fill``) writes."""
         if self._fill is not None:
             raise RuntimeError("The parameters are already perturbed: leave that context first.")
         training = bytes(module.training for module in self._modules)
@@ -169,7 +169,7 @@ class Layers:
         with self.attached() if not watch else self._watching():
             self._fill = fill
             self._seen = set()
-            self._order, self._at = ([], 0) if not (watch or self._whole) else (None, 0)
+            self._order, self._position = ([], 0) if not (watch or self._whole) else (None, 0)
             if self._order is None or self._plan_made != self.scratch.changes:
                 self._plan = None
             try:
@@ -200,17 +200,17 @@ class Layers:
     @property
     def seen(self) -> bool:
         """Whether any layer ran since the parameters were last perturbed."""
-        return bool(self._seen) or self._at > 0
+        return bool(self._seen) or self._position > 0
 
     def _see_planned(self) -> None:
         """Record the parameters of layers that ran as planned, which do not record them."""
         plan = self._plan
         if plan is None:
             return
-        if self._at == len(plan.layers):
+        if self._position == len(plan.layers):
             self._seen |= plan.names
             return
-        for layer in plan.layers[: self._at]:
+        for layer in plan.layers[: self._position]:
             self._seen.update(layer.names)
 
     # --- a layer begins and ends -----------------------------------------------------------------
@@ -263,7 +263,7 @@ class Layers:
                         break
                 else:
                     self._current = None
-                    self._at = at = self._at + 1
+                    self._position = at = self._position + 1
                     assert self._plan is not None
                     self._expected = self._plan.followers[at]
                     return output
@@ -294,8 +294,8 @@ class Layers:
             return
         plan = self._plan
         if plan is not None:
-            if self._at < len(plan.layers) and plan.layers[self._at] is layer:
-                places = plan.heads[self._at]
+            if self._position < len(plan.layers) and plan.layers[self._position] is layer:
+                places = plan.heads[self._position]
                 if places is not None:
                     self._perturb_together(places)
                 self._current = layer
@@ -312,12 +312,12 @@ class Layers:
         assert self._plan is not None
         self._see_planned()
         if self._order is not None:
-            self._order = self._plan.layers[: self._at]
+            self._order = self._plan.layers[: self._position]
         running, self._current, self._expected = self._current, None, None
         if running is not None:
             self._seen.update(running.names)
             self._turns.append(Turn(running.module, [], False))
-        self._plan, self._at = None, 0
+        self._plan, self._position = None, 0
         self._surprises += 1
 
     def _end(self, layer: HookedLayer, output: Any) -> Any:
@@ -325,9 +325,9 @@ class Layers:
         if self._current is layer:
             kept = self._copy_kept(output)
             self._current = None
-            self._at += 1
+            self._position += 1
             assert self._plan is not None
-            self._expected = self._plan.followers[self._at]
+            self._expected = self._plan.followers[self._position]
             return kept
         kept = self._keep(layer.module, output)
         while self._turns and self._turns[-1].owner is layer.module:

@@ -13,7 +13,7 @@ from gensmooth.streams import Purpose
 from gensmooth.torch.buffers import PlaceGroup
 from gensmooth.torch.tensors import (
     Backend,
-    Chosen,
+    ChosenTiles,
     backend,
     follow,
     gather,
@@ -50,7 +50,7 @@ class Mover:
         self._groups = [dict(group) for group in groups]
         self._law = law
         self._momentum = momentum
-        self._chosen = Chosen()
+        self._chosen = ChosenTiles()
         self._streams = {
             name: Stream(streams.named_seed(seed, name), law)
             for group in self._groups

@@ -110,7 +110,7 @@ def sum_type(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-class Chosen:
+class ChosenTiles:
     """The tiles of a parameter that sparse directions move at a step; cached for one step."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ def perturb(
     directions: Sequence[int],
     amounts: Sequence[float],
     keep: float = 1.0,
-    chosen: Chosen,
+    chosen: ChosenTiles,
 ) -> None:
     """Compute ``out = round(keep · w + Σ_l amounts[l] ε_l)``, where ε has the law's scale.
 
@@ -155,7 +155,7 @@ def perturb(
         directions: The indices l of the directions.
         amounts: The amount along each direction.
         keep: The factor of the parameter (for weight decay).
-        chosen: The cache of sparse choices.
+        chosen: The tiles that sparse directions move.
     """
     law, on = stream.law, backend(w.device)
     flat, target = w.view(-1), out.view(-1)
@@ -176,7 +176,7 @@ def gather(
     directions: Sequence[int],
     amounts: Sequence[float],
     keep: float,
-    chosen: Chosen,
+    chosen: ChosenTiles,
 ) -> None:
     """Compute ``velocity = keep · velocity + Σ_l amounts[l] ε_l``, in the velocity's type."""
     law, on = stream.law, backend(velocity.device)

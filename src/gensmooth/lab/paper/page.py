@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from gensmooth import naming
 from gensmooth.lab import report
-from gensmooth.lab.experiments.registry import find_study
+from gensmooth.lab.experiments.registry import STUDIES, find_study
 from gensmooth.lab.experiments.spec import Claim, Outcome
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
@@ -55,6 +55,8 @@ def write_report(outcomes: Sequence[Outcome], out: Path, *, command: str) -> Pat
     ]
     message = _message(outcomes)
     title, lede, front = paper.TITLE, paper.LEDE, Front(message, paper.SYMBOLS)
+    if not any(outcome.study in STUDIES for outcome in outcomes):  # only custom studies
+        title, lede, front = ", ".join(outcome.title for outcome in outcomes), "", Front()
     for outcome in outcomes:
         if outcome.study == "controller" and outcome.records:
             title, lede = paper.DRONE, f"{paper.LEDE} {message}"

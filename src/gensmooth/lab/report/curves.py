@@ -17,6 +17,7 @@ from gensmooth.lab.report.figure import BAR_ITEM, Figure, LegendItem, Panel, met
 from gensmooth.lab.report.style import (
     MUTED,
     MethodStyle,
+    assign_styles,
     method_order,
     method_style,
     method_title,
@@ -118,9 +119,17 @@ def curves(
         keys: The keys of a configuration that make the setting, the slowest first. Numbers are
             sorted; words stay in the order in which they come.
         series: The series to average; a record may lack some.
+
+    Raises:
+        ValueError: If a configuration lacks ``method`` or one of the keys.
     """
     groups: dict[tuple[Setting, str], list[DrawnRun]] = {}
     for record in records:
+        if absent := [key for key in (*keys, "method") if key not in record.config]:
+            raise ValueError(
+                f"A run's configuration has no {absent[0]!r}, which its curve needs: the values of "
+                "`keys` choose the panel, and `method` the line."
+            )
         setting = tuple(record.config[key] for key in keys)
         groups.setdefault((setting, str(record.config["method"])), []).append(record)
     seen: list[dict[Any, int]] = [{} for _ in keys]
@@ -463,6 +472,7 @@ def panel(
 ) -> Panel:
     """Return the panel of a setting; it names what is absent, and says if nothing is there."""
     here = [curve for curve in plotted if curve.setting == setting]
+    view = view._replace(styles={**_styles(plotted), **view.styles})
     ends = "; ".join(
         f"{method_title(c.method)} {plain(float(f'{c.bands[view.series].mean[-1]:.3g}'))}"
         for c in here
@@ -481,8 +491,15 @@ def panel(
 def legend(plotted: Sequence[Curve], extra: Sequence[LegendItem] = ()) -> list[LegendItem]:
     """Return the methods that have a curve, the bar, and what else is drawn."""
     methods = sorted({curve.method for curve in plotted if curve.n}, key=method_order)
+    styles = _styles(plotted)
     many = any(curve.n > 1 for curve in plotted)
-    return [*map(method_item, methods), *([BAR_ITEM] if many else []), *extra]
+    items = [method_item(name, style=styles[name]) for name in methods]
+    return [*items, *([BAR_ITEM] if many else []), *extra]
+
+
+def _styles(plotted: Sequence[Curve]) -> dict[str, MethodStyle]:
+    """Return a style for each method, so that those of a custom study can be told apart."""
+    return assign_styles(sorted({curve.method for curve in plotted}, key=method_order))
 
 
 def means(plotted: Sequence[Curve]) -> str:

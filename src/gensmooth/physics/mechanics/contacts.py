@@ -47,7 +47,8 @@ class Touch(NamedTuple):
     Attributes:
         point: The point halfway between the two surfaces.
         normal: From the first geom to the second.
-        along: A vector whose tangential part is the first tangent; ``None`` for MuJoCo's default.
+        along: A vector whose tangential part gives the first tangent its direction; ``None`` for
+            MuJoCo's default.
     """
 
     point: Vector
@@ -233,6 +234,8 @@ class Segments:
         self, centre1: Vector, segment1: Vector, centre2: Vector, segment2: Vector
     ) -> None:
         self._first, self._second = (centre1, segment1), (centre2, segment2)
+        # The points centre1 + x segment1 and centre2 + y segment2 have the squared distance
+        # a x² + 2b xy + c y² - 2u x - 2v y + ‖apart‖².
         apart = subtract(centre1, centre2)
         self._a, self._c = dot(segment1, segment1), dot(segment2, segment2)
         self._b = -dot(segment1, segment2)

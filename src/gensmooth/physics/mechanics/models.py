@@ -222,24 +222,30 @@ def parts(m: Any) -> tuple[list[Part], list[FixedPlace]]:
                 bodies[above.part].append(body)
     parts: list[Part] = []
     for members, parent in zip(bodies, parents, strict=True):
-        mass = float(sum(m.body_mass[b] for b in members))
-        turns = {b: np.array(fixed[b].matrix) for b in members}
-        centres = {b: turns[b] @ m.body_ipos[b] + fixed[b].position for b in members}
-        weighted: Any = sum(m.body_mass[b] * centres[b] for b in members)
-        centre = weighted / max(mass, TINY)
-        inertia = np.zeros((3, 3))
-        for b in members:
-            axes = turns[b] @ np.array(constant_rotation(m.body_iquat[b]))
-            away = centres[b] - centre
-            inertia += axes @ np.diag(m.body_inertia[b]) @ axes.T
-            inertia += m.body_mass[b] * (away @ away * np.eye(3) - np.outer(away, away))
-        inertia[np.abs(inertia) < 1e-15 * np.abs(inertia).max()] = 0.0
+        mass, centre, inertia = rigid_inertia(m, members, fixed)
         first = members[0]
         joints = range(m.body_jntadr[first], m.body_jntadr[first] + m.body_jntnum[first])
-        parts.append(
-            Part(first, parent, tuple(joints), mass, tuple(centre.tolist()), inertia.tolist())
-        )
+        parts.append(Part(first, parent, tuple(joints), mass, centre, inertia))
     return parts, fixed
+
+
+def rigid_inertia(
+    m: Any, members: Sequence[int], fixed: Sequence[FixedPlace]
+) -> tuple[float, tuple[float, ...], Matrix]:
+    """Return mass, centre and moments about it of bodies that form one part, in its frame."""
+    mass = float(sum(m.body_mass[b] for b in members))
+    turns = {b: np.array(fixed[b].matrix) for b in members}
+    centres = {b: turns[b] @ m.body_ipos[b] + fixed[b].position for b in members}
+    weighted: Any = sum(m.body_mass[b] * centres[b] for b in members)
+    centre = weighted / max(mass, TINY)
+    inertia = np.zeros((3, 3))
+    for b in members:
+        axes = turns[b] @ np.array(constant_rotation(m.body_iquat[b]))
+        away = centres[b] - centre
+        inertia += axes @ np.diag(m.body_inertia[b]) @ axes.T
+        inertia += m.body_mass[b] * (away @ away * np.eye(3) - np.outer(away, away))
+    inertia[np.abs(inertia) < 1e-15 * np.abs(inertia).max()] = 0.0
+    return mass, tuple(centre.tolist()), inertia.tolist()
 
 
 class Pair(NamedTuple):

@@ -238,14 +238,21 @@ class Placed:
                 if free:
                     velocity = velocity + Spatial([0.0] * 3, list(v[dof : dof + 3]))
                     dof += 3
-                before = velocity
-                for k in range(dof, dof + (3 if free else 1)):
-                    motion = self.motions[k]
-                    change = change + before.of_motion(motion).times(v[k])
-                    velocity = velocity + motion.times(v[k])
+                dofs = range(dof, dof + (3 if free else 1))
+                change = self._drift(change, velocity, dofs, v)
+                for k in dofs:
+                    velocity = velocity + self.motions[k].times(v[k])
             velocities.append(velocity)
             drift.append(change)
         return velocities, drift
+
+    def _drift(
+        self, change: Spatial, velocity: Spatial, dofs: Sequence[int], v: Sequence[Number]
+    ) -> Spatial:
+        """Add to ``change`` the acceleration from the motion of a joint's axes (Coriolis)."""
+        for k in dofs:
+            change = change + velocity.of_motion(self.motions[k]).times(v[k])
+        return change
 
     def smooth_force(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
         """Return τ - c: all forces except those of constraints; ``v`` is along the roots' axes."""

@@ -16,7 +16,7 @@ HalfCheetah, as in Gymnasium's ``half_cheetah_v4.py`` and ``half_cheetah_v5.py``
 HalfCheetahRandVel, the meta-RL task of Finn et al. (2017) as in the ProMP repository (Rothfuss et
 al., 2019), which the paper used; horizon 200:
 
-* **Goal**: U(0, 3), drawn at every reset after positions and velocities; not observed.
+* **Goal**: U(0, 3), drawn at every reset, after the positions and velocities; not observed.
 * **Reward**: −|forward velocity − goal| − 0.05 ‖a‖².
 """
 

@@ -182,8 +182,13 @@ class CompiledSimulator:
         number, n = len(request.parameters), self.info.observation_size
         rows = number if observe else 0
         results = TrajectoryResults(
-            *(np.empty(number), np.empty(number), np.empty(number, np.int64), np.empty(number)),
-            *(np.zeros(rows, np.int64), np.empty((rows, n)), np.empty((rows, n))),
+            returns=np.empty(number),
+            bonuses=np.empty(number),
+            lengths=np.empty(number, np.int64),
+            successes=np.empty(number),
+            counts=np.zeros(rows, np.int64),
+            means=np.empty((rows, n)),
+            m2=np.empty((rows, n)),
         )
         queue = np.zeros(1, np.int64)
 
@@ -233,7 +238,7 @@ class CompiledSimulator:
 
 
 def _where(error: NumbaError) -> str:
-    """Return the innermost line of the user's code that Numba rejects, which it names first."""
+    """Return the innermost line of the user's code that Numba rejects; Numba names it first."""
     places = re.findall(r"typing of .* at (\S.*?\.py) \((\d+)\)", str(error))
     outside = [place for place in places if "site-packages" not in place[0]]
     return f"{Path(outside[0][0]).name}, line {outside[0][1]}," if outside else "a function of it"
@@ -246,8 +251,9 @@ def _remake_on_device(make: Callable[..., Any], arguments: tuple[Any, ...], devi
 def _run_threads(calls: list[Callable[[], None]], queue: NDArray[np.int64], stop: int) -> None:
     """Run calls at the same time, each in its own thread, and wait for them.
 
-    The caller's thread only waits, so that it can be interrupted. On an interrupt, the queue is
-    marked as empty, and each thread ends after its current trajectory.
+    The caller's thread only waits, so that it can be interrupted. On an interrupt, the next
+    trajectory in the ``queue`` becomes ``stop``, their number. So each thread ends after its
+    current one.
     """
     failures: list[BaseException] = []
 
