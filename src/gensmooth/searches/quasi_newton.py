@@ -4,7 +4,7 @@ r"""A quasi-Newton search: the first phase of the pilot if values are exact.
   forward differences are too inaccurate to make progress.
 - Direction: the two-loop recursion of L-BFGS (Nocedal, 1980); after the first few steps, BFGS with
   a full matrix, up to 50 parameters.
-- Length: a backtracking line search, one evaluation at a time.
+- Length: a line search by parabolas, one evaluation at a time.
 
 Parameters are measured in *scales*, which makes the search independent of the user's units. After a
 while L-BFGS measures the curvature along each axis once and, if the curvatures differ widely,
@@ -53,9 +53,9 @@ _FIRST_INVERSE = 1e6  # largest expected ratio of curvatures; by experiment (doc
 _LONGEST = 3.0  # root mean square of a step, in scales, that is tried first; by experiment
 _ARMIJO = 1e-4  # required share of the decrease that the slope predicts (Armijo's condition)
 _SHORTEN = (0.1, 0.5)  # bounds on the factor by which a length that failed is shortened
-_MAX_TRIES = 12  # lengths tried on a line; the last is at most 2⁻¹¹ of the first
-_WIDEN = 3.0  # factor of the length while the first line still descends; our choice
-_MAX_WIDENINGS = 8  # 3⁸ corrects a first guess that is too short by a factor of 6,500
+_LENGTHEN = 100.0  # bound on the factor by which a length that succeeded is lengthened
+_WORTHWHILE = 0.25  # least promised gain of a further length over its cost; by experiment
+_MAX_TRIES = 12  # lengths tried on a line; if all fail, the last is at most 2⁻¹¹ of the first
 _CONVERGED = 1e-13  # relative decrease of the value that counts as rounding
 
 
@@ -78,7 +78,6 @@ class Newton(NamedTuple):
         slope: The derivative along the line.
         length: The length to try on the line.
         tries: The number of lengths tried.
-        along_gradient: Whether the line is along the gradient, so that its first length is a guess.
         best_length: The best length so far.
         best_value: The value at the best length; infinity until a length satisfies Armijo's
             condition.
@@ -103,7 +102,6 @@ class Newton(NamedTuple):
     slope: float
     length: float
     tries: int
-    along_gradient: bool
     best_length: float
     best_value: float
     central: bool
@@ -243,7 +241,6 @@ def initial_newton(x: Array, value: float, units: Array) -> Newton:
         slope=0.0,
         length=0.0,
         tries=0,
-        along_gradient=True,
         best_length=0.0,
         best_value=math.inf,
         central=False,
@@ -314,7 +311,6 @@ def start_line(
         slope=slope,
         length=1 / size if first else min(1.0, _LONGEST * math.sqrt(line.size) / size),
         tries=0,
-        along_gradient=first,
         best_length=0.0,
         best_value=math.inf,
     )
@@ -324,29 +320,36 @@ def start_line(
 def try_length(now: Newton, value: float) -> tuple[Newton, bool]:
     """Record the value at the length tried, and choose the next length.
 
+    The next length is the minimum of the parabola that has the slope at 0 and the value at this
+    length. It is tried if it is longer than the best length so far and promises enough: a gradient
+    costs at least d evaluations, a length only one. BFGS learns flat directions from long steps.
+
     Returns:
         The memory, and whether the line search has ended. It was successful if ``best_value`` is
         finite.
     """
     now = now._replace(tries=now.tries + 1)
-    if math.isfinite(now.best_value):  # widening, because the first length was a guess
-        if value < now.best_value:
-            now = now._replace(best_length=now.length, best_value=value)
-            ended = now.tries >= _MAX_TRIES + _MAX_WIDENINGS
-            return now._replace(length=now.length * _WIDEN), ended
-        return now, True
-    if math.isfinite(value) and value <= now.value + _ARMIJO * now.length * now.slope:
+    minimum = _line_minimum(now, value)
+    enough = now.value + _ARMIJO * now.length * now.slope
+    if math.isfinite(value) and value < min(now.best_value, enough):
         now = now._replace(best_length=now.length, best_value=value)
-        if not now.along_gradient:
-            return now, True
-        # From here on, tries beyond _MAX_TRIES count the widenings.
-        return now._replace(length=now.length * _WIDEN, tries=_MAX_TRIES), False
-    shorter = _SHORTEN[0] * now.length
-    if math.isfinite(value):  # the minimum of the parabola with this slope at 0 and this value
-        curvature = value - now.value - now.slope * now.length
-        shorter = -now.slope * now.length**2 / (2 * curvature) if curvature > 0 else shorter
-    length = min(max(shorter, _SHORTEN[0] * now.length), _SHORTEN[1] * now.length)
-    return now._replace(length=length), now.tries >= _MAX_TRIES
+        length = min(minimum, _LENGTHEN * now.length)
+    elif math.isfinite(now.best_value):  # too long: the minimum may be in between
+        length = min(minimum, _SHORTEN[1] * now.length)
+    else:
+        length = min(max(minimum, _SHORTEN[0] * now.length), _SHORTEN[1] * now.length)
+    # The cost of a length, as a share of a step's evaluations; its gain, as one of the decrease.
+    cost = 1 / (now.x.size + 1)
+    ended = length <= now.best_length or (1 - now.best_length / length) ** 2 <= _WORTHWHILE * cost
+    return now._replace(length=length), ended or now.tries >= _MAX_TRIES
+
+
+def _line_minimum(now: Newton, value: float) -> float:
+    """Return the minimum of the parabola with the slope at 0 and this value at the length tried."""
+    if not math.isfinite(value):
+        return 0.0
+    curvature = value - now.value - now.slope * now.length
+    return -now.slope * now.length**2 / (2 * curvature) if curvature > 0 else math.inf
 
 
 def move(now: Newton, line: Array) -> tuple[Newton, bool]:
