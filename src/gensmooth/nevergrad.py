@@ -89,7 +89,7 @@ class GensmoothOptimizer(base.Optimizer):
 
     def _internal_tell_candidate(self, candidate: parameter.Parameter, loss: float) -> None:
         ticket: Ticket | None = candidate._meta.get(_META)
-        if ticket is None:  # moved to satisfy constraints: the value goes to the oldest open point
+        if ticket is None:  # moved to satisfy constraints: use the oldest open point
             ticket = self.points.waited_for()
         if ticket is not None:
             self.points.tell(ticket, loss if loss < _TOO_LARGE else math.nan)
