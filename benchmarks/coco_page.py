@@ -1,4 +1,4 @@
-"""Write docs/coco.md from what was measured on COCO's problems.
+"""Write docs/coco.md from the results on COCO's problems.
 
 python -m benchmarks.coco_page [--results FILE.json] [--page FILE.md]
 """
@@ -23,7 +23,7 @@ from benchmarks.coco_scores import (
 )
 
 RESULTS, PAGE = Path("docs/results/coco.json"), Path("docs/coco.md")
-CHOSEN = range(1, 6)  # instances on which the default was chosen
+CHOSEN = range(1, 6)  # instances on which the default was tuned
 NOISES = ("none", "relative", "additive")
 
 HEAD = """\
@@ -77,7 +77,7 @@ error.
 
 
 def page(tables: Sequence[Mapping[str, Any]]) -> str:
-    """The page: a section for each suite and noise, and in it one for each dimension."""
+    """The page, with a section for each suite and noise, and subsections for the dimensions."""
     tables = sorted(tables, key=_place)
     used = dict.fromkeys(name for table in tables for name in table["methods"])
     known = METHODS | CONTROLS
@@ -115,7 +115,7 @@ def _place(table: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _section(table: Mapping[str, Any]) -> str:
-    """Shares, differences, groups of functions, and where they come from."""
+    """Shares, differences, groups of functions, and the origin of the numbers."""
     methods = table["methods"]
     rows = [[*row, f"{methods[row[0]]['microseconds']:.3g}"] for row in share_rows(table)]
     text = f"\n### d = {table['dimension']}\n\n{runs(table)}.\n\n"
