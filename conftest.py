@@ -1,9 +1,9 @@
 """Which tests are run, in which order, and with which settings.
 
 `make test` runs some tests and leaves the others to `make test-all`. Plain `pytest` runs everything
-for which the packages are installed. The tests lie in folders named after those of src/gensmooth;
-`foundations`, `choices` and `integrations` have the modules that are single files, and `project`
-what concerns the repository as a whole. What several tests import is in tests/helpers.
+for which the packages are installed. The folders of tests have the names of those in src/gensmooth;
+`foundations`, `choices` and `integrations` test modules that are single files, and `project` the
+repository itself. Shared code is in tests/helpers.
 """
 
 import gc
@@ -19,22 +19,22 @@ from hypothesis import settings
 
 import warm_python
 
-# Some virtual machines announce AMX, a processor's units for matrices, and do not have it: there
-# torch's first product in bfloat16 ends the process.
+# Some virtual machines claim to have AMX, a processor's matrix units, and do not: there torch's
+# first product in bfloat16 kills the process.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
-# Ray's workers give way to all else on a machine, by a niceness of 15; here tests wait for them.
+# Ray gives its workers a niceness of 15, but the tests wait for them.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
-# XLA spends most of its time on optimising programs that the tests run once.
+# By default XLA spends most of its time optimising programs that the tests run once.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 # The same examples every time, however busy the machine is; no files left behind.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.load_profile("steady")
 
-# A shell that starts the tests in the background lets them ignore Ctrl-C, and they would hand that
-# on to every process whose Ctrl-C they test.
+# A shell makes background jobs ignore Ctrl-C, and child processes inherit that, also those whose
+# reaction to Ctrl-C is tested.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -143,7 +143,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from looking at the modules of all tests again and again."""
+    """Exempt the modules of all tests from garbage collection."""
     gc.freeze()
     gc.enable()
 

@@ -1,10 +1,10 @@
-"""Rare episodes of a linear policy on Ant, in Gymnasium's own environment, and what they are.
+"""Rare episodes with negative returns, of a linear policy on Gymnasium's Ant, and their causes.
 
     python -m benchmarks.ant_collapse --episodes 900
 
 The policy is one of the paper's study (GS-shrinkage, L = 20, seed 1004, after 909 iterations). For
-each episode that earns less than nothing: the return, what of it is paid for actions, the largest
-action, the largest standardised observation, and which bodies' contact forces were beyond 100
+each episode with a negative return, the output has the return, its control cost, the largest
+action, the largest standardised observation, and the bodies whose contact forces exceeded 100
 standard deviations.
 """
 
@@ -18,23 +18,23 @@ import numpy as np
 import gensmooth as gs
 
 POLICY = Path("docs/results/ant-gs-shrinkage-1004.policy")
-FORCES = 27  # the first entry of the observation that is a contact force; six for each body
+FORCES = 27  # index of the first contact force in an observation; each body has six
 
 
 def main() -> None:
     """Run the episodes, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--episodes", type=int, default=900)
-    given = parser.parse_args()
+    options = parser.parse_args()
     policy = gs.rl.load_policy(POLICY)
     scaling = policy.scaling
-    warnings.simplefilter("ignore")  # Ant-v4 is said to be out of date
+    warnings.simplefilter("ignore")  # Gymnasium warns that Ant-v4 is out of date
     env = gymnasium.make("Ant-v4", use_contact_forces=True)
     names = [env.unwrapped.model.body(i).name or f"body {i}" for i in range(14)]
     print("| episode | return | of it for actions | largest action | deviations | bodies |")
     print("|---|---|---|---|---|---|")
     returns: list[float] = []
-    for episode in range(given.episodes):
+    for episode in range(options.episodes):
         observation, _ = env.reset(seed=episode)
         total, paid, action_size, beyond = 0.0, 0.0, 0.0, np.zeros(observation.size)
         ended = False

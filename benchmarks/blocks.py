@@ -1,7 +1,7 @@
 """Blocks of directions against NumPy's Gaussians of the same shape, float32, L = 20.
 
-Everybody fills a buffer that is used again and again; ours includes the draw (its keys, and for
-Orthogonal and Guided its linear algebra). Rows "as a new array" let both sides allocate.
+Both sides fill a buffer that is reused; our time includes the draw (its keys, and for Orthogonal
+and Guided its linear algebra). In the rows "as a new array" both sides allocate.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ FLOAT = np.dtype(np.float32)
 
 
 def bernoulli(effort: Effort) -> list[Row]:
-    """Signs: a twentieth of NumPy's normals, at most twice the time of writing the memory."""
+    """Signs, in a twentieth of the time of NumPy's normals and twice that of filling the memory."""
     rows = []
     for dim in (10_000, 1_000_000):
         block = np.empty((L, dim), FLOAT)
@@ -72,8 +72,9 @@ def orthogonal(effort: Effort) -> list[Row]:
         times = interleave(
             {"ours": _filler(gs.Orthogonal(), dim, block), "NumPy": _numpy_filler(block)}, effort
         )
-        found = ratio(times, "ours", "NumPy")
-        rows.append(Row(f"Orthogonal block, d = {dim:,}", found, "× NumPy standard_normal", 1.5))
+        times_numpy = ratio(times, "ours", "NumPy")
+        what = f"Orthogonal block, d = {dim:,}"
+        rows.append(Row(what, times_numpy, "× NumPy standard_normal", 1.5))
     return rows
 
 
@@ -84,7 +85,7 @@ def guided(effort: Effort) -> list[Row]:
         block = np.empty((L, dim), FLOAT)
         directions = gs.Guided(history=50)
         rng = np.random.default_rng(1)
-        # More of them than the history holds, so that its rank is full whenever it is looked at.
+        # More estimates than the history holds, so that it always has full rank.
         estimates = [rng.standard_normal(dim, FLOAT) for _ in range(60)]
         state = directions.init(dim, FLOAT)
         for estimate in estimates:
@@ -112,7 +113,7 @@ def guided(effort: Effort) -> list[Row]:
 
 
 def _draws(directions: gs.Directions, dim: int, state: Any = ()) -> Callable[[], Any]:
-    """Each call draws the directions of another step."""
+    """A function whose calls draw the directions of successive steps."""
     steps = count()
     return lambda: directions.draw(state, Address(0, next(steps), L, dim, FLOAT))
 
@@ -134,7 +135,7 @@ def _filler(
 def _updating(
     directions: gs.Guided, dim: int, block: np.ndarray, state: Any, estimates: list[np.ndarray]
 ) -> Callable[[], None]:
-    """What a step of Guided ES does: remember an estimate, draw, fill."""
+    """A step of Guided ES: add an estimate to the history, draw, fill."""
     steps = count()
 
     def call() -> None:

@@ -1,13 +1,11 @@
-"""What checkpoints and the journal cost.
-
-A checkpoint is measured against writing the same number of bytes and synchronising the disk.
+"""The costs of checkpoints and of the journal.
 
     python -m benchmarks.checkpoint [--folder DIR] [--quick] [--out FILE.json]
 
-Wall time, because a disk is waited for; the two are measured in turns, and the ratio is taken
-turn by turn. The journal is measured on whole runs in a folder, with it and without it in turns, in
-CPU time (of all processes). A call takes 1 µs, 100 µs, 1 ms or 10 ms; from 10 ms on, every value is
-written when it arrives.
+A checkpoint is compared with writing the same number of bytes followed by fsync, in wall time. The
+two take turns, and the ratio is taken turn by turn. The journal is measured by the CPU time (of all
+processes) of entire runs in a folder, with and without it in turns. A call takes 1 µs, 100 µs, 1 ms
+or 10 ms; from 10 ms on, every value is written when it arrives.
 """
 
 import argparse
@@ -47,7 +45,7 @@ JOURNALS = (  # seconds per evaluation, evaluations, workers, repeats
 
 
 def measure(folder: Path, name: str, repeats: int) -> tuple[Row, Row]:
-    """The ratio for one optimiser's state, and reading it back."""
+    """The ratio for one optimiser's state, and the seconds for writing and reading it."""
     search = gs.RandomSearch(
         directions=gs.Bernoulli(), num_directions=4, spacing=0.1, optimizer=OPTIMIZERS[name]
     )
@@ -73,7 +71,7 @@ def measure(folder: Path, name: str, repeats: int) -> tuple[Row, Row]:
         current = MinimizeState(state, best_x, 0.0, 0)
 
         def checkpoint() -> None:
-            held.saved = None  # or it would not write the same step again
+            held.saved = None  # otherwise the same step is not written again
             held.save(program, current, 0, None)
 
         checkpoint()
@@ -110,10 +108,7 @@ def quick(x: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Busy:
-    """An objective that does a fixed amount of work.
-
-    A busy machine makes it slower, but not its CPU time.
-    """
+    """An objective whose CPU time is fixed, however busy the machine is."""
 
     loops: int
 
@@ -124,16 +119,16 @@ class Busy:
 
     @classmethod
     def lasting(cls, seconds: float) -> "Busy":
-        """An objective that takes about so long."""
-        each = min(timeit.repeat(lambda: cls(100_000)(np.ones(1)), number=1, repeat=20)) / 100_000
-        return cls(round(seconds / each))
+        """An objective that takes about this many seconds."""
+        loop = min(timeit.repeat(lambda: cls(100_000)(np.ones(1)), number=1, repeat=20)) / 100_000
+        return cls(round(seconds / loop))
 
 
 def cpu_time() -> float:
-    """The CPU time of this process and of its children that have ended, in seconds."""
+    """The CPU time of this process and of its ended children, in seconds."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    used = [resource.getrusage(kind) for kind in kinds]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    usages = [resource.getrusage(kind) for kind in kinds]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def journal(folder: Path, seconds: float, budget: int, workers: int, repeats: int) -> Row:

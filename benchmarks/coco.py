@@ -2,17 +2,17 @@
 
     python -m benchmarks.coco [--dimensions 20] [--noise relative:0.1] [--out FILE.json]
 
-A number is the share of 51 targets (precision 1e2 … 1e-8) that a method has reached after so many
-evaluations, averaged over functions and instances. Everybody starts at the same point, uniform in
-[−4, 4]^d. Noise is added here to the suites without noise, and a target is reached when the value
-without noise of a point that was evaluated is that good. Choices behind our default were made on
+A number is the share of 51 targets (precision 1e2 … 1e-8) that a method has reached within a
+budget of evaluations, averaged over functions and instances. All methods start at the same point,
+uniform in [−4, 4]^d. This program adds noise to noise-free suites; a target is reached when the
+noise-free value of an evaluated point is at least that good. Our default call was tuned on
 instances 1–5; by default 6–15 are run. A run ends when its last target is reached.
 
-With --out, methods that the file already has for the same problems stay, so a table may be filled
+With --out, methods that the file already has for the same problems stay, so a table can be filled
 in parts. With --runs, each run is written to a file when it ends, and runs that the file has are
-not repeated, so that a long measurement may be interrupted.
+not repeated, so a long measurement can be interrupted.
 
-It needs coco-experiment, and of cma, cmaes, scipy, nlopt and nevergrad what is to be compared.
+It needs coco-experiment, and those of cma, cmaes, scipy, nlopt and nevergrad that are compared.
 """
 
 import argparse
@@ -53,11 +53,11 @@ STARTS, SEEDS, NOISE = range(3)  # what a generator is for
 
 @dataclass(frozen=True)
 class Noise:
-    """What is added to a value.
+    """The noise that is added to values.
 
     Attributes:
         kind: ``"none"``, ``"relative"`` (to the distance from the optimal value) or ``"additive"``.
-        size: Its standard deviation, or that over the distance.
+        size: The standard deviation, relative to that distance or absolute.
     """
 
     kind: str = "none"
@@ -67,7 +67,7 @@ class Noise:
         return self.kind if self.kind == "none" else f"{self.kind}:{self.size:g}"
 
     def of(self, precision: float, rng: np.random.Generator) -> float:
-        """A draw, for a value this far above the optimum."""
+        """Draw noise for a value this far above the optimum."""
         if self.kind == "none":
             return 0.0
         scale = precision if self.kind == "relative" else 1.0
@@ -76,7 +76,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Problem:
-    """One of COCO's functions, and a seed for everything that is drawn."""
+    """One of COCO's functions, and a seed for all random numbers."""
 
     suite: str
     function: int
@@ -98,9 +98,9 @@ class Task:
     Attributes:
         problems: The problems.
         methods: Names of methods.
-        noise: What is added to values.
-        multipliers: Budgets over the dimension; runs end with the largest.
-        shifted: Whether methods are shown f − f*, and not COCO's f.
+        noise: The noise that is added to values.
+        multipliers: Budgets divided by the dimension; runs end with the largest.
+        shifted: Whether methods see f − f* instead of COCO's f.
         observer: A folder for COCO's own output, if any.
     """
 
@@ -114,15 +114,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
-        problem: What was solved.
-        method: By what.
+        problem: The problem.
+        method: The method's name.
         best: The best precision after each budget, to four digits.
         seconds: CPU time.
-        evaluations: How many there were.
-        failure: The error that ended it before its budget was spent, if any.
+        evaluations: The number of evaluations.
+        failure: The error that ended the run before its budget was spent, if any.
     """
 
     problem: Problem
@@ -152,17 +152,17 @@ class Objective:
         self._problem, self._optimal, self._budgets = problem, optimal, budgets
         self._noise = None if noise.kind == "none" else noise
         self._rng, self._shifted = rng, shifted
-        self._best, self._found, self._next = np.inf, list[float](), budgets[0]
+        self._best, self._reached, self._next = np.inf, list[float](), budgets[0]
         self.used, self.over = 0, False
 
     @property
     def best(self) -> tuple[float, ...]:
-        """After each budget; who stopped early keeps what was found."""
-        rest = len(self._budgets) - len(self._found)
+        """The best precision after each budget; after an early stop, the last one stays."""
+        rest = len(self._budgets) - len(self._reached)
         if self._best < -1e-9 * max(1.0, abs(self._optimal)):
-            raise RuntimeError(f"{self._problem.id}: {self._best!r} below what COCO calls optimal")
-        found = [*self._found, *[self._best] * rest]
-        return tuple(float(f"{max(best, 0.0):.4g}") for best in found)
+            raise RuntimeError(f"{self._problem.id}: {self._best!r} below COCO's optimal value")
+        reached = [*self._reached, *[self._best] * rest]
+        return tuple(float(f"{max(best, 0.0):.4g}") for best in reached)
 
     def __call__(self, x: np.ndarray) -> float:
         if self.over:
@@ -174,18 +174,18 @@ class Objective:
             self._best = precision
             self.over = precision <= LAST_TARGET
         if self.used == self._next:
-            self._found.append(self._best)
-            if len(self._found) == len(self._budgets):
+            self._reached.append(self._best)
+            if len(self._reached) == len(self._budgets):
                 self.over = True
             else:
-                self._next = self._budgets[len(self._found)]
+                self._next = self._budgets[len(self._reached)]
         shown = precision if self._shifted else value
         return shown if self._noise is None else shown + self._noise.of(precision, self._rng)
 
 
 @lru_cache(maxsize=1)
 def suite_of(name: str, dimension: int, instances: tuple[int, ...]) -> Any:
-    """COCO's suite; instances by their number, which ``instance_indices`` does not give."""
+    """COCO's suite, with the instances of these numbers (COCO's ``instance_indices`` differ)."""
     import cocoex
 
     cocoex.log_level("error")
@@ -195,27 +195,27 @@ def suite_of(name: str, dimension: int, instances: tuple[int, ...]) -> Any:
 
 @contextlib.contextmanager
 def opened(problem: Problem, observer: Any = None) -> Iterator[Any]:
-    """COCO's problem, which must be let go before the next is observed."""
+    """COCO's problem, which must be freed before the next one is observed."""
     suite = suite_of(problem.suite, problem.dimension, (problem.instance,))
-    found = suite.get_problem_by_function_dimension_instance(
+    coco_problem = suite.get_problem_by_function_dimension_instance(
         problem.function, problem.dimension, problem.instance, observer
     )
     try:
-        yield found
+        yield coco_problem
     finally:
-        found.free()
+        coco_problem.free()
 
 
 def optimum(problem: Problem) -> tuple[np.ndarray, float]:
-    """Where the optimum is, and its value; COCO tells by a file in the working folder."""
+    """The optimum and its value. COCO writes the optimum to a file in the working folder."""
     with (
         tempfile.TemporaryDirectory() as folder,
         contextlib.chdir(folder),
-        opened(problem) as found,
+        opened(problem) as coco_problem,
     ):
-        found._best_parameter("print")
+        coco_problem._best_parameter("print")
         x = np.loadtxt(OPTIMUM_FILE)
-        return x, float(found(x))
+        return x, float(coco_problem(x))
 
 
 def solve(problem: Problem, name: str, task: Task, observer: Any) -> Outcome:
@@ -230,15 +230,15 @@ def solve(problem: Problem, name: str, task: Task, observer: Any) -> Outcome:
     x0 = start(problem.rng(STARTS), problem.dimension)
     seed = int(problem.rng(SEEDS).integers(1, 2**31))
     failure = ""
-    with opened(problem, observer) as found, quiet():
-        fun = Objective(found, optimal, budgets, task.noise, problem.rng(NOISE), task.shifted)
+    with opened(problem, observer) as coco, quiet():
+        fun = Objective(coco, optimal, budgets, task.noise, problem.rng(NOISE), task.shifted)
         began = time.process_time()
         try:
             if name == "optimum":
                 fun(best)
             else:
                 method.run(fun, x0, budgets[-1], seed)
-        except Exception as error:  # a rival's trouble is its own; libraries wrap OverError
+        except Exception as error:  # a rival's error is recorded; libraries may wrap OverError
             if not fun.over:
                 failure = f"{type(error).__name__}: {error}"[:200]
         seconds = time.process_time() - began
@@ -247,7 +247,7 @@ def solve(problem: Problem, name: str, task: Task, observer: Any) -> Outcome:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """What methods say goes nowhere, and none of them sees a terminal."""
+    """Discard the output and the warnings of methods."""
     nowhere = io.StringIO()
     with (
         warnings.catch_warnings(),
@@ -259,7 +259,7 @@ def quiet() -> Iterator[None]:
 
 
 def do(task: Task) -> list[Outcome]:
-    """All runs of a task; COCO's output of a task has a folder of its own."""
+    """All runs of a task; each task has its own folder for COCO's output."""
     observer = None
     if task.observer:
         import cocoex
@@ -279,7 +279,7 @@ def tasks(
     shifted: bool,
     observer: str | None = None,
 ) -> list[Task]:
-    """One for each problem; with COCO's observer one for each method and seed, which are apart."""
+    """One task for each problem; with COCO's observer, one for each method and seed."""
     if observer is None:
         return [Task((p,), tuple(methods), noise, multipliers, shifted) for p in problems]
     seeds = dict.fromkeys(p.seed for p in problems)
@@ -299,9 +299,9 @@ def tasks(
 
 
 def run(todo: Sequence[Task], workers: int, record: Path | None = None) -> list[Outcome]:
-    """Do the tasks, in processes if there are to be several; says how it goes.
+    """Execute the tasks in worker processes, or in this one, and print the progress.
 
-    With a file, outcomes are added to it, and those that it has are not computed again.
+    With a file, outcomes are added to it, and outcomes that it has are not computed again.
     """
     known = recorded(record)
     outcomes: list[Outcome] = []
@@ -313,12 +313,12 @@ def run(todo: Sequence[Task], workers: int, record: Path | None = None) -> list[
         if rest := tuple(name for name in task.methods if name not in done):
             open_tasks.append(replace(task, methods=rest))
     with contextlib.ExitStack() as stack:
-        found: Iterable[list[Outcome]] = map(do, open_tasks)
+        results: Iterable[list[Outcome]] = map(do, open_tasks)
         if workers > 1:
             # Not forked: NumPy and Numba may have threads.
             pool = ProcessPoolExecutor(workers, mp_context=mp.get_context("spawn"))
-            found = stack.enter_context(pool).map(do, open_tasks)
-        for n, (task, new) in enumerate(zip(open_tasks, found, strict=True), 1):
+            results = stack.enter_context(pool).map(do, open_tasks)
+        for n, (task, new) in enumerate(zip(open_tasks, results, strict=True), 1):
             outcomes += new
             if record:
                 with record.open("a", encoding="utf-8") as file:
@@ -331,13 +331,13 @@ def run(todo: Sequence[Task], workers: int, record: Path | None = None) -> list[
 
 
 def key(task: Task, problem: Problem, method: str) -> tuple[Any, ...]:
-    """What tells a run from all others."""
+    """The identity of a run."""
     budgets = "-".join(map(str, task.multipliers))
     return (*astuple(problem), method, str(task.noise), task.shifted, budgets)
 
 
 def recorded(path: Path | None) -> dict[tuple[Any, ...], Outcome]:
-    """The outcomes of a file, by what tells them apart; none if there is no file."""
+    """The outcomes in a file, by the keys of their runs; none if there is no file."""
     if path is None or not path.exists():
         return {}
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -353,7 +353,7 @@ def table_of(
     outcomes: Sequence[Outcome],
     origin: dict[str, str],
 ) -> dict[str, Any]:
-    """What is written down of one suite, dimension and noise; :func:`save` adds the scores."""
+    """The results for one suite, dimension and noise; :func:`save` adds the scores."""
     methods: dict[str, Any] = {}
     for name in dict.fromkeys(o.method for o in outcomes):
         of = {o.problem: o for o in outcomes if o.method == name}
@@ -383,9 +383,9 @@ def table_of(
 
 
 def merged(known: Sequence[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """Tables, the new one last; methods that it lacks stay if their problems were the same.
+    """Replace tables of the same problems by a new one, at the end, that keeps their methods.
 
-    Their budgets may have been fewer or more, as long as the ones in common come first.
+    Their budgets may be fewer or more than the new ones if those in common come first.
     """
     keys = [key for key in new if key not in ("methods", "multipliers")]
     multipliers = new["multipliers"]
@@ -399,20 +399,20 @@ def merged(known: Sequence[dict[str, Any]], new: dict[str, Any]) -> list[dict[st
     for table in same:
         methods = {**table["methods"], **methods}
     order = [name for name in (*METHODS, *CONTROLS) if name in methods]
-    whole = {
+    complete = {
         **new,
         "multipliers": multipliers,
         "methods": {name: methods[name] for name in order},
     }
-    return [*(table for table in known if table not in same), whole]
+    return [*(table for table in known if table not in same), complete]
 
 
 def with_scores(table: dict[str, Any]) -> dict[str, Any]:
-    """A table with shares and paired differences beside the values they come from."""
+    """A table with shares and paired differences added to the values they are computed from."""
     methods: dict[str, Any] = {}
     for name, method in table["methods"].items():
-        found = of_method(table, name)
-        scores = {"shares": _means(found), "errors": _errors(found)}
+        estimates = of_method(table, name)
+        scores = {"shares": _means(estimates), "errors": _errors(estimates)}
         if OURS in table["methods"] and name != OURS:
             paired = against(table, name)
             scores |= {"ours_minus": _means(paired), "ours_minus_errors": _errors(paired)}
@@ -429,18 +429,18 @@ def _errors(estimates: Iterable[Any]) -> list[float | None]:
 
 
 def load(path: Path | None) -> list[dict[str, Any]]:
-    """The tables of a file; none if there is no file."""
+    """The tables in a file; none if there is no file."""
     if path is None or not path.exists():
         return []
     return json.loads(path.read_text(encoding="utf-8"))["tables"]
 
 
 def save(path: Path, tables: Sequence[dict[str, Any]]) -> None:
-    """Write tables, with a list of numbers on one line."""
+    """Write tables, with each list of numbers on one line."""
     targets = [float(f"{target:.6g}") for target in TARGETS]
-    whole = {"targets": targets, "tables": [with_scores(table) for table in tables]}
-    text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False)
-    text = re.sub(r"\[[^\[\]{}]*\]", lambda found: re.sub(r"\s+", " ", found[0]), text)
+    content = {"targets": targets, "tables": [with_scores(table) for table in tables]}
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    text = re.sub(r"\[[^\[\]{}]*\]", lambda match: re.sub(r"\s+", " ", match[0]), text)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     new.write_text(text + "\n", encoding="utf-8")
@@ -448,29 +448,29 @@ def save(path: Path, tables: Sequence[dict[str, Any]]) -> None:
 
 
 def numbers(words: str) -> tuple[int, ...]:
-    """Numbers and ranges, by commas.
+    """Numbers and ranges, separated by commas.
 
     >>> numbers("1,6-8")
     (1, 6, 7, 8)
     """
-    found: list[int] = []
+    parsed: list[int] = []
     for word in words.split(","):
         first, _, last = word.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    if not found or min(found) < 0:
+        parsed += range(int(first), int(last or first) + 1)
+    if not parsed or min(parsed) < 0:
         raise ValueError(words)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(parsed))
 
 
 def noises(words: str) -> tuple[Noise, ...]:
-    """Noises by commas, such as ``none,relative:0.1,additive:1``."""
-    found: list[Noise] = []
+    """Kinds of noise, separated by commas, such as ``none,relative:0.1,additive:1``."""
+    parsed: list[Noise] = []
     for word in words.split(","):
         kind, _, size = word.partition(":")
         if kind not in ("none", "relative", "additive") or (kind == "none") == bool(size):
             raise ValueError(word)
-        found.append(Noise(kind, float(size or 0)))
-    return tuple(found)
+        parsed.append(Noise(kind, float(size or 0)))
+    return tuple(parsed)
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -521,18 +521,18 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def installed(names: Sequence[str]) -> list[str]:
-    """Methods whose package is there; says which are not."""
-    found: list[str] = []
+    """The methods whose package is installed; the others are printed."""
+    present: list[str] = []
     for name in names:
         package = (METHODS | CONTROLS)[name].package
         try:
             version(package)
         except PackageNotFoundError:
-            if package != "gensmooth":  # which may be run from its sources
+            if package != "gensmooth":  # it can be run from its sources
                 print(f"{name}: {package} is not installed", file=sys.stderr)
                 continue
-        found.append(name)
-    return found
+        present.append(name)
+    return present
 
 
 def main() -> int:

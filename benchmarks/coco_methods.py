@@ -1,4 +1,4 @@
-"""What is run on COCO's problems: our default call, and its rivals as their users call them.
+"""The methods run on COCO's problems: our default call, and rivals as their users call them.
 
 A method is called with an objective that raises when the run is over, a start, the budget and a
 seed. A method that needs a step size gets 2. One that stops early starts again at a random point.
@@ -22,8 +22,8 @@ class Method(NamedTuple):
     Attributes:
         run: Spends the budget.
         package: What must be installed.
-        words: How it is called, for the page.
-        up_to: The largest budget over d that it is given, if it takes too long for larger ones.
+        words: The call, as the page shows it.
+        up_to: The largest budget divided by d, for a method that is too slow for larger ones.
     """
 
     run: Run
@@ -38,7 +38,7 @@ def start(rng: np.random.Generator, dim: int) -> np.ndarray:
 
 
 def starts(x0: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """The given start, and then random ones for as long as the objective allows."""
+    """The given start, then random ones without end: the objective ends the run."""
     while True:
         yield x0
         x0 = start(rng, x0.size)
@@ -59,8 +59,8 @@ def pycma(
 
     rng = np.random.default_rng(seed)
     for x in starts(x0, rng):
-        own = {"verbose": -9, "seed": int(rng.integers(1, 2**31)), "CMA_diagonal": diagonal}
-        search = cma.CMAEvolutionStrategy(x, SIGMA, own)
+        options = {"verbose": -9, "seed": int(rng.integers(1, 2**31)), "CMA_diagonal": diagonal}
+        search = cma.CMAEvolutionStrategy(x, SIGMA, options)
         while not search.stop():
             points = search.ask()
             search.tell(points, [fun(x) for x in points])
@@ -71,8 +71,8 @@ def bipop_cma(fun: Objective, x0: np.ndarray, _budget: int, seed: int) -> None:
     import cma
 
     again = starts(x0, np.random.default_rng(seed))
-    own = {"verbose": -9, "seed": seed}
-    cma.fmin2(fun, lambda: next(again), SIGMA, own, restarts=1000, bipop=True)
+    options = {"verbose": -9, "seed": seed}
+    cma.fmin2(fun, lambda: next(again), SIGMA, options, restarts=1000, bipop=True)
 
 
 def lq_cma(fun: Objective, x0: np.ndarray, _budget: int, seed: int) -> None:
@@ -80,8 +80,8 @@ def lq_cma(fun: Objective, x0: np.ndarray, _budget: int, seed: int) -> None:
     import cma
 
     again = starts(x0, np.random.default_rng(seed))
-    own = {"verbose": -9, "seed": seed}
-    cma.fmin_lq_surr2(fun, lambda: next(again), SIGMA, own, restarts=1000)
+    options = {"verbose": -9, "seed": seed}
+    cma.fmin_lq_surr2(fun, lambda: next(again), SIGMA, options, restarts=1000)
 
 
 def sep_cma(fun: Objective, x0: np.ndarray, _budget: int, seed: int) -> None:
@@ -99,7 +99,7 @@ def sep_cma(fun: Objective, x0: np.ndarray, _budget: int, seed: int) -> None:
 def scipy(
     fun: Objective, x0: np.ndarray, budget: int, seed: int, *, name: str, **options: float
 ) -> None:
-    """A method of SciPy; gradients by its own finite differences, whose evaluations count."""
+    """A method of SciPy with SciPy's finite differences, whose evaluations count."""
     from scipy.optimize import minimize
 
     for x in starts(x0, np.random.default_rng(seed)):
@@ -107,7 +107,7 @@ def scipy(
 
 
 def l_bfgs_b(fun: Objective, x0: np.ndarray, budget: int, seed: int) -> None:
-    """SciPy's L-BFGS-B, which has a limit on evaluations as well."""
+    """SciPy's L-BFGS-B, whose limit on evaluations must also be raised."""
     scipy(fun, x0, budget, seed, name="L-BFGS-B", maxfun=budget)
 
 
@@ -117,7 +117,7 @@ def cobyqa(fun: Objective, x0: np.ndarray, budget: int, seed: int) -> None:
 
 
 def nlopt(fun: Objective, x0: np.ndarray, _budget: int, seed: int, *, name: str) -> None:
-    """A method of NLopt, until its steps are about as small as rounding errors."""
+    """A method of NLopt, with a tolerance near the rounding error."""
     import nlopt as library
 
     def wrapped(x: np.ndarray, _gradient: np.ndarray) -> float:
@@ -195,7 +195,7 @@ METHODS = {
     ),
     "nevergrad-spsa": Method(partial(nevergrad, name="SPSA"), "nevergrad", "`SPSA`, σ = 2"),
 }
-# On request; "optimum" is replaced by a run that evaluates the optimum and nothing else.
+# Run on request only. For "optimum", `solve` evaluates nothing but the optimum.
 CONTROLS = {
     "random": Method(at_random, "numpy", "uniform in [−5, 5]^d"),
     "optimum": Method(at_random, "numpy", "the optimum: a check of the targets"),

@@ -1,4 +1,4 @@
-"""Write docs/coco.md from what was measured on COCO's problems.
+"""Write docs/coco.md from the results on COCO's problems.
 
 python -m benchmarks.coco_page [--results FILE.json] [--page FILE.md]
 """
@@ -24,7 +24,7 @@ from benchmarks.coco_scores import (
 )
 
 RESULTS, PAGE = Path("docs/results/coco.json"), Path("docs/coco.md")
-CHOSEN = range(1, 6)  # instances on which the default was chosen
+CHOSEN = range(1, 6)  # instances on which the default was tuned
 NOISES = ("none", "relative", "additive")
 
 HEAD = """\
@@ -96,7 +96,7 @@ python -m benchmarks.coco_page
 
 
 def page(tables: Sequence[Mapping[str, Any]]) -> str:
-    """The page: a section for each suite and noise, and in it one for each dimension."""
+    """The page, with a section for each suite and noise, and subsections for the dimensions."""
     tables = sorted(tables, key=_place)
     used = dict.fromkeys(name for table in tables for name in table["methods"])
     known = METHODS | CONTROLS

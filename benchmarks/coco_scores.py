@@ -1,7 +1,7 @@
 """Shares of targets from the best values of runs, their standard errors, and paired differences.
 
-A table is what a JSON file of :mod:`benchmarks.coco` holds: runs in the same order for every
-method, and for each method the best precision (value minus optimum) after each budget.
+A table comes from a JSON file of :mod:`benchmarks.coco`: it has the runs, in the same order for
+every method, and for each method the best precision (value minus optimum) after each budget.
 """
 
 import os
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 TARGETS = 10.0 ** np.linspace(2, -8, 51)
-OURS, CHECK = "gensmooth", "optimum"  # the second is no rival
+OURS, CHECK = "gensmooth", "optimum"  # neither is a rival
 GROUPS = {
     "separable": range(1, 6),
     "moderate": range(6, 10),
@@ -35,31 +35,31 @@ class Estimate(NamedTuple):
     error: float
 
     def words(self, sign: str = "") -> str:
-        """Three decimals, and the error behind them."""
+        """The mean with three decimals, and ± the error."""
         around = "" if np.isnan(self.error) else f" ± {self.error:.3f}"
         return f"{self.mean:{sign}.3f}{around}".replace("-", "−")
 
 
 def shares(best: Any) -> np.ndarray:
-    """The share of targets that each best precision reaches; a missing one reaches none.
+    """The share of targets that each best precision reaches; 0 for a missing one.
 
     >>> shares([100, 1e-8, 0, 1, None]).round(3).tolist()
     [0.02, 1.0, 1.0, 0.216, 0.0]
     """
-    found = np.asarray(best, dtype=float)
-    return (found[..., None] <= TARGETS * (1 + 1e-12)).mean(-1)
+    precisions = np.asarray(best, dtype=float)
+    return (precisions[..., None] <= TARGETS * (1 + 1e-12)).mean(-1)
 
 
 def estimate(values: np.ndarray, functions: Sequence[int], instances: Sequence[int]) -> Estimate:
     """The mean of runs and its standard error over instances.
 
-    Functions are fixed, and instances a sample within each of them; seeds on the same instance
-    are averaged first.
+    The functions are fixed, and the instances of each are a sample; runs on the same instance with
+    different seeds are averaged first.
     """
     by_function: dict[int, dict[int, list[float]]] = {}
     for value, function, instance in zip(values.tolist(), functions, instances, strict=True):
         by_function.setdefault(function, {}).setdefault(instance, []).append(value)
-    samples = [[np.mean(runs) for runs in each.values()] for each in by_function.values()]
+    samples = [[np.mean(runs) for runs in group.values()] for group in by_function.values()]
     mean = float(np.mean([np.mean(sample) for sample in samples]))
     if min(map(len, samples)) < 2:
         return Estimate(mean, float("nan"))
@@ -108,7 +108,7 @@ def said(noise: str) -> str:
 
 
 def runs(table: Mapping[str, Any]) -> str:
-    """How many runs a number stands for, and what they were shown."""
+    """How many runs a number is the mean of, and whether the methods saw f − f*."""
     counts = {
         name: len(dict.fromkeys(table[key]))
         for name, key in (("function", "functions"), ("instance", "instances"), ("seed", "seeds"))
@@ -119,18 +119,18 @@ def runs(table: Mapping[str, Any]) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers, with runs of them abridged.
+    """Numbers, with consecutive ones as ranges.
 
     >>> ranges([6, 7, 8, 10])
     '6–8, 10'
     """
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for number in sorted(set(numbers)):
-        if found and number == found[-1][-1] + 1:
-            found[-1].append(number)
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
         else:
-            found.append([number])
-    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 1 else str(r[0]) for r in found)
+            groups.append([number])
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 1 else str(r[0]) for r in groups)
 
 
 def columns(table: Mapping[str, Any]) -> list[str]:
@@ -139,25 +139,25 @@ def columns(table: Mapping[str, Any]) -> list[str]:
 
 
 def share_rows(table: Mapping[str, Any]) -> list[list[str]]:
-    """Method and shares; the best at each budget is marked."""
-    found = {name: of_method(table, name) for name in table["methods"]}
-    rivals = [each for name, each in found.items() if name != CHECK]
-    top = [max(each[k].mean for each in rivals if k < len(each)) for k in _budgets(table, rivals)]
+    """Methods and their shares; the best at each budget is marked."""
+    scores = {name: of_method(table, name) for name in table["methods"]}
+    compared = [score for name, score in scores.items() if name != CHECK]
+    top = [max(s[k].mean for s in compared if k < len(s)) for k in _budgets(table, compared)]
     rows: list[list[str]] = []
-    for name, each in found.items():
-        best = [name != CHECK and e.mean >= most for e, most in zip(each, top, strict=False)]
-        cells = [e.words() + " *" * mark for e, mark in zip(each, best, strict=False)]
+    for name, score in scores.items():
+        best = [name != CHECK and e.mean >= most for e, most in zip(score, top, strict=False)]
+        cells = [e.words() + " *" * mark for e, mark in zip(score, best, strict=False)]
         rows.append([name, *cells, *["–"] * (len(table["multipliers"]) - len(cells))])
     return rows
 
 
 def _budgets(table: Mapping[str, Any], methods: Sequence[Sequence[Estimate]]) -> range:
-    """The budgets that some method was given."""
+    """The indices of the budgets that some method was run with."""
     return range(min(len(table["multipliers"]), max(map(len, methods), default=0)))
 
 
 def difference_rows(table: Mapping[str, Any]) -> list[list[str]]:
-    """Rival and our share minus its own; then our share over the best of the others."""
+    """For each rival our share minus its share; last, our share divided by the best rival's."""
     rivals = [name for name in table["methods"] if name not in (OURS, CHECK)]
     if OURS not in table["methods"] or not rivals:
         return []
@@ -176,7 +176,7 @@ def difference_rows(table: Mapping[str, Any]) -> list[list[str]]:
 
 
 def behind(table: Mapping[str, Any]) -> list[list[str]]:
-    """Where some rival has a larger share: budget, group of functions, the best rival, difference.
+    """The cases where a rival has a larger share: budget, group, best rival and difference.
 
     Groups of functions are compared after the last budget.
     """
@@ -190,7 +190,7 @@ def behind(table: Mapping[str, Any]) -> list[list[str]]:
     rows: list[list[str]] = []
     for k, group, where in places:
         ours = table["methods"][OURS]["best"]
-        found = {
+        differences = {
             name: estimate(
                 (shares(ours[k]) - shares(best[k]))[where],
                 functions[where].tolist(),
@@ -200,9 +200,9 @@ def behind(table: Mapping[str, Any]) -> list[list[str]]:
             for best in [table["methods"][name]["best"]]
             if where.any() and k < min(len(ours), len(best))
         }
-        name = min(found, key=lambda name: found[name].mean, default="")
-        if name and found[name].mean < 0:
-            rows.append([title(table), budgets[k], group, name, found[name].words("+")])
+        name = min(differences, key=lambda name: differences[name].mean, default="")
+        if name and differences[name].mean < 0:
+            rows.append([title(table), budgets[k], group, name, differences[name].words("+")])
     return rows
 
 

@@ -1,4 +1,4 @@
-"""The constants that the model of ``docs/scale.md`` is fed with, measured on this machine."""
+"""The constants of the model in ``docs/scale.md``, measured on this machine."""
 
 import time
 from collections.abc import Callable
@@ -28,13 +28,13 @@ DIM = 1_000_000
 
 
 def measure(effort: Effort) -> list[Row]:
-    """All of them."""
+    """Measure all constants; those of Ray only where it is installed."""
     rows = [*_processes(effort), *_arithmetic(effort)]
     return rows + (_ray(effort) if find_spec("ray") is not None else [])
 
 
 def _first(x: NDArray[Any]) -> float:
-    time.sleep(1e-3)  # longer than a message is worth waiting for: each evaluation has its own
+    time.sleep(1e-3)  # so long that every evaluation is sent in a message of its own
     return float(x[0])
 
 
@@ -108,7 +108,7 @@ def _row(what: str, call: Callable[[], object], effort: Effort, entries: int) ->
 
 
 def _cpu_times(call: Callable[[], object], effort: Effort) -> NDArray[np.float64]:
-    """Seconds of this process: what others take from the core does not count."""
+    """CPU seconds of this process, which do not depend on other processes."""
     call()
     seconds: list[float] = []
     for _ in range(effort.repeats):
@@ -119,7 +119,7 @@ def _cpu_times(call: Callable[[], object], effort: Effort) -> NDArray[np.float64
 
 
 def _loopback(call: Callable[[], object]) -> float:
-    """Bytes through the loopback interface meanwhile, in one direction: all of Ray's are there."""
+    """Bytes through the loopback interface during a call, in one direction; Ray uses no other."""
 
     def count() -> int:
         lines = Path("/proc/net/dev").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""A whole BeS estimate of a gradient against the same in NumPy with Gaussians: time and memory."""
+"""Time and memory of a BeS gradient estimate, compared with one by NumPy's Gaussians."""
 
 import subprocess
 import sys
@@ -22,12 +22,12 @@ def sphere(x: np.ndarray) -> float:
 
 def ours(x: np.ndarray, seed: int) -> np.ndarray:
     """The estimate with one call of the library."""
-    found = gs.gradient(sphere, x, method="bes", num_directions=L, spacing=SPACING, seed=seed)
-    return found.gradient
+    result = gs.gradient(sphere, x, method="bes", num_directions=L, spacing=SPACING, seed=seed)
+    return result.gradient
 
 
 def numpy_gaussian(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The same forward difference by hand, with three buffers and nothing wasted."""
+    """The same forward difference in NumPy, with no more than three buffers."""
     direction, point, total = np.empty_like(x), np.empty_like(x), np.zeros_like(x)
     center = sphere(x)
     for _ in range(L):
@@ -69,14 +69,14 @@ def _in_a_process(dim: int) -> float | None:
 
 
 def peak_vectors(dim: int) -> float:
-    """Peak resident memory of one estimate beyond what is held before it, in vectors."""
-    ours(np.ones(1000, np.float32), 0)  # compiled code and libraries are not the estimate's
+    """The increase of peak resident memory by one estimate, in vectors."""
+    ours(np.ones(1000, np.float32), 0)  # load compiled code and libraries, which do not count
     x = np.ones(dim, np.float32)
-    _CLEAR.write_text("5")  # the peak starts again from here (man 5 proc)
+    _CLEAR.write_text("5")  # reset the recorded peak (man 5 proc)
     before = _kilobytes("VmRSS")
-    found = ours(x, 0)
+    gradient = ours(x, 0)
     extra = 1024 * (_kilobytes("VmHWM") - before)
-    assert found.shape == x.shape
+    assert gradient.shape == x.shape
     return extra / x.nbytes
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.evaluators [--rows processes,overhead] [--quick] [--out FILE.json]
 
-Times are wall times, of competitors that take turns. Workers need cores of their own: on a busy
-machine the speed-ups are smaller than they are.
+The competitors take turns and are compared by wall time. Each worker needs a core of its own: on a
+busy machine the measured speed-ups are too small.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def burn(milliseconds: float) -> Callable[[NDArray[Any]], float]:
 
 
 def nap(x: NDArray[Any]) -> float:
-    """An objective that takes 1 to 20 ms, and says how long."""
+    """An objective that takes 1 to 20 ms; its value is that time in seconds."""
     begin = time.perf_counter()
     time.sleep(1e-3 * 20 ** (abs(float(x[0])) * 1e3 % 1.0))  # log-uniform
     return time.perf_counter() - begin
@@ -55,7 +55,7 @@ def trivial(x: NDArray[Any]) -> float:
 
 
 def processes(effort: Effort) -> list[Row]:
-    """Two processes, 5 ms of computing an evaluation."""
+    """Two processes; an evaluation computes for 5 ms."""
     search, state, batch = _step(dim=100, num_directions=20)
     objective = Objective(burn(5.0))
     with (
@@ -74,7 +74,7 @@ def processes(effort: Effort) -> list[Row]:
 
 
 def overhead(effort: Effort) -> list[Row]:
-    """What an evaluation costs that costs nothing itself."""
+    """The time per evaluation of a trivial objective."""
     rows: list[Row] = []
     for number in (50, 10):
         search, state, batch = _step(dim=1_000, num_directions=number)
@@ -112,7 +112,7 @@ def overhead(effort: Effort) -> list[Row]:
 
 
 def stragglers(effort: Effort) -> list[Row]:
-    """Utilisation when some evaluations take 20 times as long as others."""
+    """Utilisation of the workers when some evaluations take 20 times as long as others."""
     rows: list[Row] = []
     workers = 4
     search, state, batch = _step(dim=10, num_directions=48)
@@ -134,7 +134,7 @@ def stragglers(effort: Effort) -> list[Row]:
 
 
 def ray(effort: Effort) -> list[Row]:
-    """Two actors of a local Ray, 20 ms of computing an evaluation."""
+    """Two actors of a local Ray; an evaluation computes for 20 ms."""
     what = "Ray local, 2 workers, objective of 20 ms, throughput"
     if find_spec("ray") is None:
         return [Row(what, None, "× serial", 1.8, True, "Ray is not installed")]
@@ -185,7 +185,7 @@ def _take_turns(competitors: Competitors, effort: Effort) -> Times:
 
 
 def _busy() -> str:
-    """A warning beside a speed-up, when others keep the cores busy."""
+    """A note beside a speed-up that was measured on a busy machine."""
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     return f"load {load:.1f} a core by others and us" if load > 1.3 else ""
 
@@ -201,15 +201,15 @@ def main() -> int:
     unknown = set(names) - set(GROUPS)
     if unknown:
         parser.error(f"no rows named {', '.join(unknown)}; known: {', '.join(GROUPS)}")
-    found: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for name in names:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
-        found[name] = GROUPS[name](QUICK if options.quick else FULL)
-    rows = [row for group in found.values() for row in group]
+        groups[name] = GROUPS[name](QUICK if options.quick else FULL)
+    rows = [row for group in groups.values() for row in group]
     show(rows, "gensmooth's evaluators")
     if options.out:
         command = " ".join(["python -m benchmarks.evaluators", *sys.argv[1:]])
-        save(options.out, found, command, PACKAGES)
+        save(options.out, groups, command, PACKAGES)
     return int(any(row.ok is False for row in rows))
 
 

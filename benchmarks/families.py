@@ -1,7 +1,8 @@
-"""What a step costs with each family of directions, and what is bookkeeping in a small one.
+"""The time of a step with each family of directions, and the bookkeeping in a small step.
 
-A step is ask, all points one by one, tell: 10 pairs in float32, over the step of BeS at the same d.
-Guided ES has a full history of 50 estimates, LMRS a learned subspace of 10 dimensions.
+A step is ask, all points one by one, tell: 10 pairs in float32. It is compared with a step of BeS
+at the same d. Guided ES has a full history of 50 estimates, LMRS a learned subspace of 10
+dimensions.
 """
 
 import math
@@ -18,7 +19,7 @@ PAIRS = 10
 
 
 def families(effort: Effort) -> list[Row]:
-    """Every family over BeS at d = 1e4 and 1e6; microseconds of bookkeeping at d = 100."""
+    """Every family compared with BeS at d = 1e4 and 1e6; the bookkeeping at d = 100 in µs."""
     rows = []
     for dim in (10_000, 1_000_000):
         side = math.isqrt(dim)

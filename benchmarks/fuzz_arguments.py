@@ -1,9 +1,8 @@
 """Nonsense for every argument of every public function.
 
-Each call either works or raises a ``ValueError`` or ``TypeError`` that names the argument, or the
-error that the function's docstring promises; it never hangs, and never writes outside of its
-folder. ``python -m benchmarks.fuzz_arguments`` makes all calls, some minutes of them; the tests
-make a few of each.
+Each call must work or raise a ``ValueError`` or ``TypeError`` that names the argument, or an error
+that the function's docstring promises. It must not hang or write outside its folder.
+``python -m benchmarks.fuzz_arguments`` makes all calls, which takes minutes; the tests make some.
 """
 
 import argparse
@@ -29,11 +28,11 @@ import gensmooth as gs
 from gensmooth import directions, theory
 from gensmooth.evaluators import as_evaluator
 
-SECONDS = 20  # of computing that a call may take: by the clock others are at work here too
+SECONDS = 20  # CPU time that a call may take; wall time would depend on other processes
 
 
 class Hostile:
-    """An object that raises whatever is asked of it."""
+    """An object that raises on every use."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no words")
@@ -97,8 +96,8 @@ class Case(NamedTuple):
     Attributes:
         function: The function.
         good: Arguments with which it works.
-        promised: What else its docstring says that it raises.
-        use: What is done with what it returns.
+        promised: The other errors that its docstring promises.
+        use: Called with the returned value, to find late errors.
         skip: Arguments that are not tried.
     """
 
@@ -115,7 +114,7 @@ def fun(x: Any) -> float:
 
 
 def cases(folder: Path) -> dict[str, Case]:
-    """The functions by name; ``folder`` is where they may write."""
+    """The functions by name; they may write to ``folder``."""
     run, training = folder / "run", folder / "training"
     small = {"num_directions": 2, "seed": 0}
     if not run.exists():
@@ -152,7 +151,7 @@ def cases(folder: Path) -> dict[str, Case]:
     def bounded(bounds: Any) -> None:
         gs.minimize(fun, [1.0, 2.0], bounds=bounds, budget=7, **small)
 
-    found = {
+    by_name = {
         "minimize": Case(
             gs.minimize,
             {"fun": fun, "x0": [1.0, 2.0], "budget": 7, "max_steps": 1, **small},
@@ -276,7 +275,7 @@ def cases(folder: Path) -> dict[str, Case]:
         import scipy.stats
 
         laplace = {"distribution": scipy.stats.laplace()}
-        found["IID"] = Case(gs.IID, laplace, use=drawn)
+        by_name["IID"] = Case(gs.IID, laplace, use=drawn)
     with contextlib.suppress(ImportError):
         import gymnasium  # noqa: F401
 
@@ -290,19 +289,19 @@ def cases(folder: Path) -> dict[str, Case]:
             "seed": 0,
         }
         policy = gs.rl.train(**train, folder=training).best
-        found["train"] = Case(gs.rl.train, train, (evaluation, ImportError))
-        found["rl.resume"] = Case(
+        by_name["train"] = Case(gs.rl.train, train, (evaluation, ImportError))
+        by_name["rl.resume"] = Case(
             gs.rl.resume, {"folder": training}, (evaluation, checkpoint), skip=("max_steps",)
         )
-        found["evaluate"] = Case(
+        by_name["evaluate"] = Case(
             gs.rl.evaluate, {"policy": policy, "episodes": 2}, (evaluation, checkpoint)
         )
-        found["make"] = Case(gs.rl.make, {"environment": "CartPole-v1"})
-    return found
+        by_name["make"] = Case(gs.rl.make, {"environment": "CartPole-v1"})
+    return by_name
 
 
 class Finding(NamedTuple):
-    """A call that did what it must not."""
+    """A call that violated the rules above."""
 
     function: str
     argument: str
@@ -313,12 +312,12 @@ class Finding(NamedTuple):
         return f"{self.function}({self.argument}={self.value}): {self.what}"
 
 
-def trials(found: Mapping[str, Case]) -> Iterator[tuple[str, str, str]]:
-    """Every function, argument and value, by name."""
-    for name, case in found.items():
+def trials(by_name: Mapping[str, Case]) -> Iterator[tuple[str, str, str]]:
+    """The names of every function, argument and value."""
+    for name, case in by_name.items():
         for argument in inspect.signature(case.function).parameters:
             for value in NONSENSE:
-                raises = argument == "callback" and value == "a class"  # when it is called
+                raises = argument == "callback" and value == "a class"  # `int` cannot be a callback
                 if argument not in case.skip and not raises:
                     yield name, argument, value
 
@@ -328,7 +327,7 @@ class _Hangs(BaseException):
 
 
 def attempt(name: str, case: Case, argument: str, value: str) -> Finding | None:
-    """Make one call; what is wrong with what came of it, if anything is."""
+    """Make one call; returns what went wrong, if anything."""
     before = _files(Path.cwd())
     what = ""
     try:
@@ -363,7 +362,7 @@ def attempt(name: str, case: Case, argument: str, value: str) -> Finding | None:
     return Finding(name, argument, value, what) if what else None
 
 
-# What an argument is called where it has another name, or in words.
+# Other words by which a message may name an argument.
 _CALLED = {
     "where": "folder",
     "x": "x0",
@@ -380,7 +379,7 @@ def _files(folder: Path) -> set[str]:
 
 
 def run(*, one_in: int = 1, only: str | None = None) -> tuple[int, list[Finding]]:
-    """Make every ``one_in``-th call; how many were made, and what was found."""
+    """Make every ``one_in``-th call; returns the number of calls, and the findings."""
 
     def hangs(*_: Any) -> None:
         raise _Hangs
@@ -388,22 +387,22 @@ def run(*, one_in: int = 1, only: str | None = None) -> tuple[int, list[Finding]
     findings: list[Finding] = []
     made = 0
     home = Path.cwd()
-    handlers = {each: signal.signal(each, hangs) for each in (signal.SIGALRM, signal.SIGPROF)}
-    with tempfile.TemporaryDirectory() as own, tempfile.TemporaryDirectory() as elsewhere:
+    handlers = {s: signal.signal(s, hangs) for s in (signal.SIGALRM, signal.SIGPROF)}
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as elsewhere:
         os.chdir(elsewhere)
         try:
-            found = cases(Path(own))
-            for index, (name, argument, value) in enumerate(trials(found)):
+            by_name = cases(Path(folder))
+            for index, (name, argument, value) in enumerate(trials(by_name)):
                 if index % one_in or (only is not None and name != only):
                     continue
                 made += 1
-                finding = attempt(name, found[name], argument, value)
+                finding = attempt(name, by_name[name], argument, value)
                 if finding is not None:
                     findings.append(finding)
         finally:
             os.chdir(home)
-            for each, handler in handlers.items():
-                signal.signal(each, handler)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
     return made, findings
 
 
@@ -413,7 +412,7 @@ if __name__ == "__main__":
     parser.add_argument("--one-in", type=int, default=1, help="make only one call in so many")
     options = parser.parse_args()
     calls, wrong = run(one_in=options.one_in, only=options.only)
-    for each in wrong:
-        print(each)
+    for finding in wrong:
+        print(finding)
     print(f"{calls} calls, {len(wrong)} findings")
     raise SystemExit(bool(wrong))

@@ -2,26 +2,25 @@
 
 python -m benchmarks.fuzz_files [--cases 10000] [--first 0] [--seed 0] [--cold] [--out FILE.json]
 
-docs/security.md lists the files and what is promised for each. This program reads that table: what
-a command writes must be in it, and damage to a file must have the outcome that it names.
+docs/security.md lists the files and the promise for each. This program reads that table: every file
+that a command writes must be in it, and damage to a file must have the outcome that it states.
 
-*Damage* is what disks, copies and people do: flipped bits, files cut short, swapped, missing, of
-another run, links, pipes, changed numbers, a full disk. Each case must be *detected* (a plain error
-of ours, and the folder as it was) or *recovered* (the same result as without the damage, to the
-last bit).
+*Damage* is accidental: flipped bits, files cut short, swapped, missing or from another run, links,
+pipes, changed numbers, a full disk. Each case must be *detected* (a plain error of ours, and the
+folder unchanged) or *recovered* (the same result as without the damage, to the last bit).
 
-A *forgery* has its checksums right: a file is what it says it is. It may be refused or used. Like
-damage, it must not import or execute anything, write anything outside its folder, take more than a
-few hundred megabytes of memory, hang, or crash the process.
+A *forgery* has valid checksums. It may be refused or used. Like damage, it must not import or
+execute anything, write anything outside its folder, take more than a few hundred megabytes of
+memory, hang, or crash the process.
 
-An audit hook sees every ``open`` in the process. It fails on any open of a case's files that
-``gensmooth/runs/files.py`` did not make, on any other file that is written, and on any file that is
-read although it belongs neither to Python nor to its packages. Numba's own cache is exempt.
+An audit hook sees every ``open`` in the process. It fails on any open of a case's files outside
+``gensmooth/runs/files.py``, on any write to another file, and on any read of another file that
+belongs neither to Python nor to its packages. Numba's own cache is exempt.
 
-Cases are numbered, and a case is a function of seed and number: ``--only 17`` makes it again. They
-are run by a child process under a memory limit; if it dies, a new one continues. ``--cold`` gives
-each child an empty Numba cache. The exit code is 1 if anything was wrong. Ctrl-C stops, and reports
-what was found so far. With ``--out``, the same command continues there and adds to the file.
+A case is a function of the seed and its number: ``--only 17`` repeats it. Cases are run by a child
+process under a memory limit; if it dies, a new one continues. ``--cold`` gives each child an empty
+Numba cache. The exit code is 1 if there was a problem. Ctrl-C stops, and reports the results so
+far. With ``--out``, the same command continues and adds to the file.
 """
 
 import argparse
@@ -72,16 +71,14 @@ from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.config import checksum
 from gensmooth.runs.container import MAGIC
 
-MEMORY = 400 << 20  # bytes beyond what the child has when it begins
-DEADLINE = 20  # seconds of computing for a case; a forgery may say that it takes longer
-FORGED_DEADLINE = 4
-BUSY = 10  # so much longer may it take by the clock: others are at work on this machine too
-HARD_DEADLINE = 600.0  # seconds after which the child hangs where no signal reaches it
-OUR_FOLDER = (
-    f"{Path(gs.__file__).parent}{os.sep}"  # not "gensmooth" anywhere: clones have that name
-)
-MECHANISM = f"{OUR_FOLDER}runs{os.sep}files.py"  # the one module that opens files
-CANARY = "gensmooth_canary"  # a module that only files name
+MEMORY = 400 << 20  # bytes that the child may allocate after its start
+DEADLINE = 20  # CPU seconds for a case
+FORGED_DEADLINE = 4  # a forged run may be a long one: it is stopped after this many CPU seconds
+BUSY = 10  # wall time may be longer by this factor, since other processes use the machine too
+HARD_DEADLINE = 600.0  # seconds after which the child counts as dead: it ignores the signals
+OUR_FOLDER = f"{Path(gs.__file__).parent}{os.sep}"  # a full path: clones have the name too
+MECHANISM = f"{OUR_FOLDER}runs{os.sep}files.py"  # the one module that may open files
+CANARY = "gensmooth_canary"  # a module that is named in forged files only
 PAGE = Path(__file__).parent.parent / "docs" / "security.md"
 
 
@@ -92,7 +89,7 @@ class NotWrittenError(Exception):
 OURS: tuple[type[Exception], ...] = (CheckpointError, StoreError, NotWrittenError)
 
 
-# --- what is damaged -----------------------------------------------------------------------------
+# --- files to damage -----------------------------------------------------------------------------
 
 
 def loss(x, rng):
@@ -147,7 +144,7 @@ def _make_large(folder: Path, seed: int) -> None:
         loss,
         x0,
         optimizer=gs.momentum(1e-3),
-        seed=7,  # of all: stale arrays would be the only difference
+        seed=7,  # for every specimen, so that a stale one differs in its arrays only
         folder=folder,
         every=2,
         callback=_stop_at(4),
@@ -217,7 +214,7 @@ def _digest(*parts: bytes) -> str:
 
 
 def _make_journal(folder: Path, seed: int) -> None:
-    """Stopped within a step; each of its evaluations took 10 ms, and is in the journal."""
+    """A run stopped within a step, whose evaluations take over 10 ms, so the journal has them."""
     calls = iter(range(17))
 
     def slow(x):
@@ -226,8 +223,8 @@ def _make_journal(folder: Path, seed: int) -> None:
             raise KeyboardInterrupt
         return exact_loss(x)
 
-    how = {"method": "gs", "num_directions": 4, "max_steps": 6}
-    gs.minimize(slow, np.zeros(6), seed=seed, folder=folder, every=2, **how)
+    options = {"method": "gs", "num_directions": 4, "max_steps": 6}
+    gs.minimize(slow, np.zeros(6), seed=seed, folder=folder, every=2, **options)
 
 
 def _read_exact(folder: Path) -> str:
@@ -250,12 +247,12 @@ def _read_training(folder: Path) -> str:
     return _digest(x.tobytes(), m2.tobytes(), *(file.read_bytes() for file in files))
 
 
-LOGGED: list[str] = []  # what our log said during a case
+LOGGED: list[str] = []  # the messages of our log during a case
 
 
 def _read_policy(folder: Path) -> str:
-    found = gs.rl.evaluate(folder / "policy", episodes=2, threads=1)
-    return _digest(repr(found).encode())
+    evaluation = gs.rl.evaluate(folder / "policy", episodes=2, threads=1)
+    return _digest(repr(evaluation).encode())
 
 
 def _read_study(folder: Path) -> str:
@@ -266,7 +263,7 @@ def _read_study(folder: Path) -> str:
 
 
 def _make_run_page(folder: Path, seed: int) -> None:
-    """An ended run with its page; x0 is too long for a command, so that the page has a file."""
+    """An ended run with its page; x0 is too long for a command, so the page has a file with it."""
     gs.minimize(
         exact_loss,
         np.linspace(0, 1, 40),
@@ -284,7 +281,7 @@ def _make_run_page(folder: Path, seed: int) -> None:
 
 
 def _write_matching_checkpoint(folder: Path) -> None:
-    """Make the checkpoint that of the changed configuration, which has a name for the page."""
+    """Adapt the checkpoint to the configuration, which was changed to name the objective."""
     meta, arrays = container.read(folder / "checkpoint")
     config = json.loads((folder / "config.json").read_text())
     may_change = ("limits", "execution", "extensions", "source", "gensmooth")
@@ -293,7 +290,7 @@ def _write_matching_checkpoint(folder: Path) -> None:
 
 
 def _page(page: Path) -> str:
-    """Return a digest of a page and its tables; where it lies and how long it took do not count."""
+    """Return a digest of a page and its tables, without paths and times."""
     files = [page, *sorted((page.parent / "tables").glob("*.csv"))]
     place = r"/\S*/fuzz-\w+(/disk)?(/case-\d+/folder|/undamaged)?"
     but = rf"{place}|[\d.,]+ s\b|seconds[^<\n]*|speed[^<\n]*"
@@ -301,10 +298,10 @@ def _page(page: Path) -> str:
 
 
 def _read_page(folder: Path) -> str:
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
+    messages = io.StringIO()
+    with contextlib.redirect_stderr(messages):
         page = overview(folder)
-    LOGGED.extend(line for line in said.getvalue().splitlines() if "damaged" in line)
+    LOGGED.extend(line for line in messages.getvalue().splitlines() if "damaged" in line)
     return _page(page)
 
 
@@ -338,7 +335,7 @@ def _make_stopped_comparison(folder: Path, seed: int) -> None:
 
 @contextlib.contextmanager
 def _interrupted() -> Iterator[None]:
-    """Interrupt a trial in the middle; the values that judge it are recorded, however cheap."""
+    """Interrupt a trial in the middle, with all its scores in the journal, however cheap."""
     from gensmooth.lab.trials import trial
     from gensmooth.runs import journal
 
@@ -412,7 +409,7 @@ def _make_log(folder: Path, seed: int) -> None:
 
 
 def _read_log(folder: Path) -> str:
-    """Replay a log; one that was cut between two records is a shorter log."""
+    """Replay a log; one that was cut between two records is a valid but shorter log."""
     model = _model()
     steps = gs.torch.replay(model, folder / "run.log")
     if steps < 6:
@@ -422,12 +419,12 @@ def _read_log(folder: Path) -> str:
 
 
 class Specimen(NamedTuple):
-    """Something to damage.
+    """A folder of files to damage.
 
     Attributes:
-        make: Makes it in a folder, with a seed.
-        read: Opens it and goes on to the end; gives a digest of all that came of it.
-        weight: How often it is taken.
+        make: Creates it, with a seed.
+        read: Resumes the run to its end, or reads the files; returns a digest of the results.
+        weight: How often it is chosen.
         kind: Its folder in the table of docs/security.md; for a single file, its row.
     """
 
@@ -463,7 +460,7 @@ if find_spec("torch") is None:
     del SPECIMENS["torch log"]
 
 
-# --- what is promised ----------------------------------------------------------------------------
+# --- promises ------------------------------------------------------------------------------------
 
 
 class Promise(NamedTuple):
@@ -484,13 +481,13 @@ def promises() -> list[Promise]:
     text = PAGE.read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
     start = next(i for i, row in enumerate(rows) if row[:1] == ["file"])
-    found: list[Promise] = []
+    table: list[Promise] = []
     for row in rows[start + 2 :]:
         if not row:
             break
-        found.append(Promise(row[0].strip("`"), row[-1]))
-    assert {each.damaged for each in found} == {"refused", "made again", "left out"}
-    return found
+        table.append(Promise(row[0].strip("`"), row[-1]))
+    assert {promise.damaged for promise in table} == {"refused", "made again", "left out"}
+    return table
 
 
 def promise_of(kind: str, name: str) -> Promise | None:
@@ -501,16 +498,16 @@ def promise_of(kind: str, name: str) -> Promise | None:
         name: The path in that folder.
     """
     name = re.sub(r"(^|/)\.([^/]+)\.new$", r"\1\2", name)  # while it is written
-    for each in promises():
-        if kind == each.file.partition(",")[0].partition(" of ")[0]:
-            return each
-        folder, slash, pattern = each.file.partition("/")
+    for promise in promises():
+        if kind == promise.file.partition(",")[0].partition(" of ")[0]:
+            return promise
+        folder, slash, pattern = promise.file.partition("/")
         if kind == "STUDY" and folder == "STUDIES":  # one study of such a folder
             folder, pattern = kind, pattern.removeprefix("*/")
         if folder == "PAGE":
             folder, pattern = kind, f"report/{pattern}" if kind == "RUN" else pattern
         if slash and folder == kind and fnmatch.fnmatch(name, pattern):
-            return each
+            return promise
     return None
 
 
@@ -524,13 +521,14 @@ def unlisted(kind: str, folder: Path) -> list[str]:
 
 
 class Place(NamedTuple):
-    """Where damage is done.
+    """The folder of a case, and what damaging it needs.
 
     Attributes:
-        folder: The folder to damage, a copy.
-        stale: The same of another run.
-        outside: A folder beside it that nobody may touch, with a file ``victim``.
-        rng: What to do where.
+        folder: A copy of a specimen, to be damaged.
+        stale: The same files of another run.
+        outside: A folder beside it that must not be changed, with a file ``victim``.
+        rng: A generator for the choices.
+        touched: The damaged files.
     """
 
     folder: Path
@@ -544,7 +542,7 @@ class Place(NamedTuple):
         return sorted(found)
 
     def file(self) -> Path:
-        """Choose a file: first its row in the table, so that no kind of file is drowned out."""
+        """Choose a kind of file, then a file of that kind, so that all kinds are equally likely."""
         groups: dict[str, list[Path]] = {}
         for path in self.files():
             groups.setdefault(f"{path.parent.name}/{path.name}"[-14:], []).append(path)
@@ -604,7 +602,7 @@ def _stale(at: Place) -> None:
 
 
 def _digit(at: Place) -> None:
-    """One digit is another, as a person or a bit changes it: everything can still be parsed."""
+    """Change one digit, so that everything can still be parsed."""
     path = at.file()
     data = bytearray(path.read_bytes())
     digits = [i for i, byte in enumerate(data[:200_000]) if 0x30 <= byte <= 0x39]
@@ -615,7 +613,7 @@ def _digit(at: Place) -> None:
 
 
 def _value(at: Place) -> None:
-    """A value of a JSON file is another."""
+    """Change a value of a JSON file."""
     path = at.rng.choice([p for p in at.files() if p.suffix in (".json", ".jsonl")] or at.files())
     at.touched.append(path)
     lines = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
@@ -637,12 +635,12 @@ def _nested(at: Place) -> None:
 
 
 def _sparse(at: Place) -> None:
-    """A file of many gigabytes that takes no room."""
+    """Extend a file to many gigabytes, without using space on the disk."""
     os.truncate(at.file(), at.rng.choice((1 << 33, 1 << 40)))
 
 
 def _link(at: Place) -> None:
-    """A file is a link: to another file, to an endless one, to a folder, to itself, to nothing."""
+    """Replace a file by a link: to another or an endless file, a folder, itself, or nothing."""
     path = at.file()
     aim = at.rng.choice(("victim", "same", "/dev/zero", "/dev/full", ".", "missing", path.name))
     if aim == "same":
@@ -653,7 +651,7 @@ def _link(at: Place) -> None:
 
 
 def _link_aside(at: Place) -> None:
-    """A link waits where a file is written aside or locked."""
+    """Put a link where a command writes, or writes a temporary file or a lock."""
     name = at.file().relative_to(at.folder)
     path = at.rng.choice(
         (
@@ -669,7 +667,7 @@ def _link_aside(at: Place) -> None:
 
 
 def _link_folder(at: Place) -> None:
-    """A folder is a link to one outside."""
+    """Replace a folder by a link to one outside."""
     folders = sorted(p for p in at.folder.rglob("*") if p.is_dir())
     if not folders:
         return _link(at)
@@ -680,7 +678,7 @@ def _link_folder(at: Place) -> None:
 
 
 def _removed(at: Place) -> Path:
-    """A file, or what keeps others out, that is no more."""
+    """Remove a file or the lock, and return its path."""
     path = at.file() if at.rng.random() < 0.9 else at.folder / ".lock"
     path.unlink(missing_ok=True)
     return path
@@ -695,7 +693,7 @@ def _folder(at: Place) -> None:
 
 
 def _hard_link(at: Place) -> None:
-    """A file of ours, or one where we write, is another name of a file outside."""
+    """Replace a file, or its temporary file, by a hard link to a file outside."""
     path = at.file()
     path = at.rng.choice((path, path.with_name(f".{path.name}.new")))
     path.unlink(missing_ok=True)
@@ -708,7 +706,7 @@ def _full(at: Place) -> None:
 
 
 def _long_name(at: Place) -> None:
-    """A text of a JSON file is very long."""
+    """Make a string in a JSON file very long."""
     path = at.rng.choice([p for p in at.files() if p.suffix in (".json", ".jsonl")] or at.files())
     at.touched.append(path)
     if path.suffix != ".json":
@@ -760,7 +758,7 @@ NONSENSE: tuple[Any, ...] = (
 
 
 def _leaves(found: Any) -> Iterator[tuple[Any, Any]]:
-    """Containers in a JSON value, and the keys in them."""
+    """All pairs of a container in a JSON value and a key of that container."""
     items = found.items() if isinstance(found, dict) else enumerate(found)
     for key, value in list(items):
         yield found, key
@@ -769,7 +767,7 @@ def _leaves(found: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _change(found: Any, rng: random.Random) -> None:
-    """Another value for something in it; or something is missing, or new."""
+    """Replace, remove or add an entry of a JSON value."""
     places = list(_leaves(found)) if isinstance(found, dict | list) else []
     if not places:
         return
@@ -786,7 +784,7 @@ def _change(found: Any, rng: random.Random) -> None:
 
 
 def _forge_config(at: Place) -> None:
-    """``config.json`` says something else, and its checksum is right."""
+    """Change ``config.json`` and correct its checksum."""
     path = at.folder / "config.json"
     if not path.exists():
         return _forge_container(at)
@@ -797,14 +795,14 @@ def _forge_config(at: Place) -> None:
         found["execution"]["workers"] = at.rng.choice((2, 3, 17, 1000, -1, 10**400))
     found["sha256"] = checksum({name: v for name, v in found.items() if name != "sha256"})
     path.write_text(json.dumps(found))
-    if at.rng.random() < 0.7:  # the checkpoint would not be of this configuration
+    if at.rng.random() < 0.7:  # otherwise the checkpoint does not match the configuration
         for name in ("checkpoint", "checkpoint.previous"):
             (at.folder / name).unlink(missing_ok=True)
     return None
 
 
 def _forge_container(at: Place) -> None:
-    """The header of a checkpoint, of arrays or of a policy says something else."""
+    """Change the header of a checkpoint, of arrays or of a policy, and correct its checksum."""
     containers = [p for p in at.files() if p.read_bytes()[:8] == MAGIC]
     if not containers:
         return _value(at)
@@ -815,7 +813,7 @@ def _forge_container(at: Place) -> None:
     header, body = json.loads(data[32:end]), data[end + -end % 64 :]
     what = at.rng.random()
     size = None
-    if what < 0.2 and header["arrays"]:  # arrays of many gigabytes that are not there
+    if what < 0.2 and header["arrays"]:  # claim an array of many gigabytes
         entry = at.rng.choice(header["arrays"])
         entry[2] = [at.rng.choice((2**20, 2**33, 2**46))]
         size = 8 * entry[2][0] + len(data)
@@ -842,7 +840,7 @@ def _forge_container(at: Place) -> None:
 
 
 def _forge_json(at: Place) -> None:
-    """A JSON file, or the header of a log, says something else, and its checksum is right."""
+    """Change a JSON file, or the header of a log, and correct its checksum."""
     logs = [p for p in at.files() if p.suffix == ".log"]
     if logs:
         return _forge_log(logs[0], at.rng)
@@ -893,7 +891,7 @@ class Deadline(BaseException):
 
 
 class Case(NamedTuple):
-    """What was done to what, and what came of it: ``detected``, ``recovered``, … or a problem."""
+    """A damaged or forged specimen, with the outcome (such as ``detected``) and any problem."""
 
     number: int
     specimen: str
@@ -904,7 +902,7 @@ class Case(NamedTuple):
 
 
 class Watch:
-    """The audit hook: what may not happen while a folder is read."""
+    """The audit hook: records forbidden events while a folder is read."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -917,7 +915,7 @@ class Watch:
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         if self.folder is None:
             return
-        folder, self.folder = self.folder, None  # what we do here is not looked at
+        folder, self.folder = self.folder, None  # events of the hook itself do not count
         try:
             if words := self._wrong(event, args, str(folder)):
                 self.seen.append(words)
@@ -929,7 +927,7 @@ class Watch:
             name = str(args[0])
             return "" if name.partition(".")[0] in self.known else f"imports {name[:80]}"
         if event == "subprocess.Popen" and "gensmooth.evaluators.worker" in str(args[1]):
-            # A file may say how many of our own workers evaluate our function; up to a limit.
+            # A file may set the number of our own workers, up to a limit.
             self.workers += 1
             return f"starts {self.workers} workers" if self.workers > cores() else ""
         if event == "code.__new__" and _caller()[0].endswith("experiments/workers.py"):
@@ -938,8 +936,8 @@ class Watch:
             return f"{event} {str(args)[:80]}"
         if event in ("exec", "pickle.find_class"):  # Numba and dataclasses do so too
             caller = sys._getframe(2).f_code.co_filename
-            # The package's own path: Numba may lie in a clone that is called gensmooth. A study
-            # pickles its function and reads it again, in memory, whatever is in files.
+            # Compare full paths: Numba may be installed in a clone called gensmooth. A study
+            # pickles and unpickles its function in memory, independent of any file.
             ours = caller.startswith(OUR_FOLDER) and not caller.endswith("experiments/workers.py")
             return f"{event} in {caller}" if ours else ""
         if event == "open":
@@ -948,7 +946,7 @@ class Watch:
             return ""
         caller, packages = _caller()
         if caller == __file__:
-            return ""  # what this program does itself
+            return ""  # this program itself
         cached = [os.fsdecode(p) for p in args if isinstance(p, str | bytes | os.PathLike)]
         if packages & {"numba", "llvmlite"} and all(p.startswith(_CACHES) for p in cached):
             return ""  # Numba's cache, which grows when something is compiled
@@ -957,7 +955,7 @@ class Watch:
         return self._outside(event, args, folder)
 
     def _open(self, args: tuple[Any, ...], folder: str) -> str:
-        """Judge an open: who made it, of which file, and whether it may write."""
+        """Judge an open by its caller, its file, and whether it may write."""
         path, _, flags = args
         if not isinstance(path, str | bytes | os.PathLike):
             return ""
@@ -986,12 +984,12 @@ class Watch:
 
 
 def _caller() -> tuple[str, set[str]]:
-    """Return the innermost file of ours that is being executed, and the modules called by it."""
+    """Return the innermost of our files on the stack, and the packages that it calls."""
     packages: set[str] = set()
     frame = sys._getframe(1)
     while frame is not None and frame.f_code is not Watch.__call__.__code__:
         frame = frame.f_back
-    frame = None if frame is None else frame.f_back  # what the hook was called by
+    frame = None if frame is None else frame.f_back  # the caller of the hook
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(OUR_FOLDER) or name == __file__:
@@ -1002,13 +1000,13 @@ def _caller() -> tuple[str, set[str]]:
 
 
 def _folders(*paths: str | None) -> tuple[str, ...]:
-    found = {os.path.abspath(path) for path in paths if path}
-    return tuple(sorted(found | {os.path.realpath(path) for path in found}))
+    absolute = {os.path.abspath(path) for path in paths if path}
+    return tuple(sorted(absolute | {os.path.realpath(path) for path in absolute}))
 
 
-# Where Numba keeps compiled code: beside the modules, or where NUMBA_CACHE_DIR says.
+# Where Numba keeps compiled code: beside the modules, or in NUMBA_CACHE_DIR.
 _CACHES = _folders(os.environ.get("NUMBA_CACHE_DIR"), OUR_FOLDER, *sys.path[1:])
-# What a process may read that no file names: Python, its packages, fonts, and the system.
+# Where a process may read in any case: Python, its packages, fonts, and the system.
 _OF_PYTHON = (
     *_folders(sys.prefix, sys.base_prefix, OUR_FOLDER, *sys.path[1:], str(Path(__file__).parent)),
     *_folders(os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("MPLCONFIGDIR")),
@@ -1025,16 +1023,16 @@ _WRITES |= {"os.truncate", "os.chmod", "shutil.rmtree", "shutil.move", "shutil.c
 
 
 def _snapshot(folder: Path) -> dict[str, Any]:
-    """What is in a folder; large files by their size."""
-    found: dict[str, Any] = {}
+    """The contents of a folder by name; for large files their size."""
+    contents: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_symlink():
-            found[name] = f"-> {os.readlink(path)}"
+            contents[name] = f"-> {os.readlink(path)}"
         elif path.is_file() and name != ".lock":
             small = path.stat().st_size < 1 << 24
-            found[name] = path.read_bytes() if small else path.stat().st_size
-    return found
+            contents[name] = path.read_bytes() if small else path.stat().st_size
+    return contents
 
 
 def _plan(number: int, seed: int) -> tuple[str, str, bool, random.Random]:
@@ -1049,7 +1047,7 @@ def _plan(number: int, seed: int) -> tuple[str, str, bool, random.Random]:
 def run_case(
     number: int, seed: int, *, where: Path, expected: dict[str, str], watch: Watch
 ) -> Case:
-    """Make a case, look at what comes of it, and clean up."""
+    """Damage or forge a copy of a specimen, read it, judge the outcome, and clean up."""
     name, what, forged, rng = _plan(number, seed)
     room = _room(where, number, what)
     folder, outside = room / "folder", room / "outside"
@@ -1083,7 +1081,7 @@ def run_case(
         shown = not same and (
             _may_be_left_out(name, place)
             or (what == "a file of another run" and place.touched[-1].name in ALONE)
-            or bool(LOGGED and _said(name, full))
+            or bool(LOGGED and _may_be_logged(name, full))
         )
         outcome = "recovered" if same else "used" if forged or shown else "silent"
         damaged = ", ".join(str(path.relative_to(folder)) for path in place.touched)
@@ -1106,7 +1104,7 @@ def run_case(
 
 @contextlib.contextmanager
 def _full_disk(disk: Path, space: int) -> Iterator[None]:
-    """Leave only so many bytes on a disk; or, where none could be mounted, in any file."""
+    """Leave this many bytes free on the disk; if none is mounted, limit the size of files."""
     if os.path.ismount(disk):
         filler, free = disk / "filler", os.statvfs(disk)
         with filler.open("wb") as file:
@@ -1142,24 +1140,24 @@ def _room(where: Path, number: int, what: str) -> Path:
     return (where / "disk" if what == "a full disk" else where) / f"case-{number}"
 
 
-# Files that belong to nothing else: in place of another such file, they are what they say.
+# Files that belong to no run: one of them in place of another is valid.
 ALONE = ("policy", "best.json", "run.log", "comparison.json", "reproduce.json")
 
 
-def _said(name: str, full: bool) -> bool:
-    """Whether a message is enough: of a full disk, or of runs that a page leaves out."""
+def _may_be_logged(name: str, full: bool) -> bool:
+    """Whether a log message suffices: for a full disk, or for runs that a page leaves out."""
     return full or name in ("comparison, page", "sweep, page", "studies, page")
 
 
 def _may_be_left_out(name: str, place: Place) -> bool:
-    """Whether all files that were damaged are ones on which nothing depends."""
+    """Whether results depend on none of the damaged files."""
     kind = SPECIMENS[name].kind
     rows = [promise_of(kind, str(p.relative_to(place.folder))) for p in place.touched]
     return bool(rows) and all(row is not None and row.damaged == "left out" for row in rows)
 
 
 def _judge(error: Exception, folder: Path, before: dict[str, Any] | None) -> tuple[str, str]:
-    """Judge an error: it must be a plain one of ours, which leaves everything as it was."""
+    """Judge an error: it must be a plain one of ours, and leave the folder unchanged."""
     words = f"{type(error).__name__}: {str(error)[:300]}"
     chain: BaseException | None = error
     while chain is not None:
@@ -1188,7 +1186,7 @@ def _child(where: Path, first: int, last: int, seed: int) -> None:
     results, sys.stdout = sys.stdout, sys.stderr  # commands print too
     import logging
 
-    import scipy.stats  # noqa: F401  -- our own choice, whatever a file says
+    import scipy.stats  # noqa: F401  -- imported here, so not because of a file
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -1204,8 +1202,8 @@ def _child(where: Path, first: int, last: int, seed: int) -> None:
         shutil.copytree(where / "specimens" / name, room)
         expected[name] = specimen.read(room)
         shutil.rmtree(room)
-    whole = json.loads((where / "expected.json").read_text())
-    assert expected == {**expected, **whole}, "the undamaged ones do not give what they should"
+    uninterrupted = json.loads((where / "expected.json").read_text())
+    assert expected == {**expected, **uninterrupted}, "undamaged specimens give wrong results"
 
     def up(*_: object) -> None:
         raise Deadline
@@ -1221,7 +1219,7 @@ def _child(where: Path, first: int, last: int, seed: int) -> None:
 
 
 def prepare(where: Path) -> None:
-    """Make what will be damaged, what is stale, and what the undamaged ones come to."""
+    """Make the specimens, the stale ones, and the result of an uninterrupted run."""
     for kind, seed in (("specimens", 0), ("stale", 1)):
         (where / kind).mkdir()
         for name, specimen in SPECIMENS.items():
@@ -1358,7 +1356,7 @@ def main() -> None:
     numbers = range(options.first + done, options.first + options.cases)
     if options.only is not None:
         numbers = range(options.only, options.only + 1)
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # without it, disks are waited for
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # faster than a disk
     found: list[Case] = []
     with (
         tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory) as folder,
@@ -1390,7 +1388,7 @@ def main() -> None:
     Console(width=None if os.isatty(1) else 140).print(table)
     print(f"{len(found)} cases, {len(wrong)} with a problem.")
     if options.out:
-        told = {
+        report = {
             "date": date.today().isoformat(),
             "commit": before,
             "command": command,
@@ -1403,9 +1401,9 @@ def main() -> None:
             "rows": rows,
             "problems": [case._asdict() for case in wrong],
         }
-        told = told if earlier is None else joined(earlier, told)
+        report = report if earlier is None else joined(earlier, report)
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        options.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
         print(f"wrote {options.out}")
     if wrong:
         sys.exit(1)

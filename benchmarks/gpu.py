@@ -1,18 +1,19 @@
-"""Episodes on a GPU: how many steps a second, and what physics is of them.
+"""Episodes on a GPU: steps per second, and the share of physics in their time.
 
     python -m benchmarks.gpu speed Hopper-v5 2048 [Ant-v5 8192 ...] [--physics mujoco-warp]
     python -m benchmarks.gpu core Hopper-v5 Walker2d-v5 HalfCheetah-v5 Ant-v5
     python -m benchmarks.gpu groups Ant-v5 1200 [Ant-v5 3264 ...]
     python -m benchmarks.gpu live Hopper-v5 [Walker2d-v5 ...] [--device warp-cpu]
 
-``speed`` steps a batch of worlds, once whole (refill, observation, policy, physics, reward), once
-the physics alone, from states on the way. Worlds whose episode ends get another, as in a training;
-how many had one to the end is said. ``core`` runs the same episodes by MuJoCo and by fused physics
-on one core of the processor, in turns. ``groups`` runs whole episodes with worlds dealt to one, two
-and four groups of 32 threads for each multiprocessor, in turns. ``live`` trains by the default and
-says which share of an H200's threads had an episode: of those of all worlds until the last episode
-ends, and of the groups of 32 in which there is one, since the others cost nothing. (How fast a
-robot learns: ``benchmarks.training``.)
+``speed`` steps a batch of worlds, first entire steps (refill, observation, policy, physics,
+reward), then the physics alone, from states in between. A world whose episode ends gets another
+one, as in a training; the last column is the share of worlds that still had one at the end.
+``core`` runs the same episodes by MuJoCo and by fused physics on one core of the processor, in
+turns. ``groups`` runs entire episodes with the worlds split into one, two and four groups of 32
+threads per multiprocessor, in turns. ``live`` trains by the default method and prints the share of
+an H200's threads that had an episode: first of the threads of all worlds until the last episode
+ends, then of the groups of 32 with at least one episode, since the others cost nothing.
+(``benchmarks.training`` measures how fast a robot learns.)
 Needs the extra ``cuda`` or ``gpu``; ``--device warp-cpu`` tries it without a GPU.
 """
 
@@ -37,13 +38,13 @@ from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Linear
 
 EPISODES = 8  # for each world
-PIECE = 10  # steps of bare physics from one state on the way
+PIECE = 10  # steps of bare physics from each state
 STATE = ("qpos", "qvel", "ctrl", "warm")
 MULTIPROCESSORS = 132  # of an H200
 
 
 def speed(name: str, worlds: int, device: str, steps: int, physics: str | None) -> str:
-    """The whole step and the bare physics of so many worlds."""
+    """Time entire steps and bare physics of a number of worlds."""
     wp = load_warp()
     made: Any = catalogue.make(name)
     options = WarpOptions(worlds=worlds, physics=physics)
@@ -52,12 +53,12 @@ def speed(name: str, worlds: int, device: str, steps: int, physics: str | None) 
     policy = Linear().policy(info.observation_size, info.action_size)
     x = 0.02 * np.random.default_rng(0).standard_normal((trials, policy.num_parameters))
     starts = simulator.starts([np.random.default_rng(i) for i in range(trials)])
-    given = Grouped(x, starts, [identity(info.observation_size)], np.zeros(trials, np.int64))
+    episodes = Grouped(x, starts, [identity(info.observation_size)], np.zeros(trials, np.int64))
     batch = WorldsBatch(simulator, policy, worlds, trials, 1)
     s = batch._s
 
     def reset() -> None:
-        batch._upload(given)
+        batch._upload(episodes)
         batch._look_at_starts(trials)
         batch._prepare_queue(trials)
 
@@ -119,16 +120,16 @@ def core(name: str, episodes: int = 64, steps: int = 100, rounds: int = 5) -> st
     for turn in range(rounds + 1):  # the first compiles
         for k, simulator in enumerate(simulators):
             began = time.perf_counter()
-            found = simulator.rollout(policy, x, identity(info.observation_size), starts, threads=1)
+            done = simulator.rollout(policy, x, identity(info.observation_size), starts, threads=1)
             if turn:
                 best[k] = min(best[k], time.perf_counter() - began)
-            lengths = int(found.lengths.sum())
-    mujoco, fused = (f"{lengths / each:,.0f}" for each in best)
+            lengths = int(done.lengths.sum())
+    mujoco, fused = (f"{lengths / seconds:,.0f}" for seconds in best)
     return f"| {name} | {mujoco} | {fused} | {best[0] / best[1]:.1f} |"
 
 
 def groups(name: str, episodes: int, device: str, rounds: int = 2) -> str:
-    """Episodes with worlds in so many groups of threads on each multiprocessor."""
+    """Time episodes with one, two and four groups of threads on each multiprocessor."""
     made: Any = catalogue.make(name)
     info = made.info
     policy = Linear().policy(info.observation_size, info.action_size)
@@ -149,13 +150,13 @@ def groups(name: str, episodes: int, device: str, rounds: int = 2) -> str:
             if turn:
                 best[number] = min(best[number], time.perf_counter() - began)
     drivers._GROUPS = usual
-    cells = " | ".join(f"{each:.3f} s" for each in best.values())
+    cells = " | ".join(f"{seconds:.3f} s" for seconds in best.values())
     return f"| {name} | {episodes} | {cells} |"
 
 
 @final
 class Watched:
-    """A simulator that keeps the lengths of its episodes."""
+    """A simulator that records the lengths of its episodes."""
 
     def __init__(self, simulator: WarpSimulator) -> None:
         self._simulator, self.lengths = simulator, list[np.ndarray]()
@@ -163,14 +164,14 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._simulator, name)
 
-    def rollout(self, *given: Any, **more: Any) -> Any:
-        found = self._simulator.rollout(*given, **more)
-        self.lengths.append(found.lengths)
-        return found
+    def rollout(self, *arguments: Any, **options: Any) -> Any:
+        episodes = self._simulator.rollout(*arguments, **options)
+        self.lengths.append(episodes.lengths)
+        return episodes
 
 
 def live(name: str, device: str, iterations: int) -> str:
-    """How many of the threads of a training have an episode, one world for each."""
+    """The shares of a training's threads that have an episode; each thread has one world."""
     made: Any = catalogue.make(name)
     watched: Any = Watched(
         WarpSimulator(made._environment, check_device(device), (int, ()), WarpOptions())
@@ -189,7 +190,7 @@ def live(name: str, device: str, iterations: int) -> str:
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run a command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     fast = commands.add_parser("speed")
@@ -203,32 +204,32 @@ def main() -> None:
     busy = commands.add_parser("live")
     busy.add_argument("what", nargs="+", help="environments")
     busy.add_argument("--iterations", type=int, default=20)
-    for each in (fast, apart, busy):
-        each.add_argument("--device", default="cuda")
-    given = parser.parse_args()
-    if given.command == "core":
+    for command in (fast, apart, busy):
+        command.add_argument("--device", default="cuda")
+    options = parser.parse_args()
+    if options.command == "core":
         print("| environment | MuJoCo, steps/s | fused, steps/s | ratio |")
         print("|---|---|---|---|")
-        for name in given.what:
+        for name in options.what:
             print(core(name), flush=True)
         return
-    if given.command == "live":
+    if options.command == "live":
         print("| environment | iterations | steps | of all worlds | of the groups that run |")
         print("|---|---|---|---|---|")
-        for name in given.what:
-            print(live(name, given.device, given.iterations), flush=True)
+        for name in options.what:
+            print(live(name, options.device, options.iterations), flush=True)
         return
-    pairs = list(zip(given.what[0::2], map(int, given.what[1::2]), strict=True))
-    if given.command == "groups":
+    pairs = list(zip(options.what[0::2], map(int, options.what[1::2]), strict=True))
+    if options.command == "groups":
         print("| environment | episodes | 1 group | 2 groups | 4 groups |")
         print("|---|---|---|---|---|")
         for name, episodes in pairs:
-            print(groups(name, episodes, given.device), flush=True)
+            print(groups(name, episodes, options.device), flush=True)
         return
     print("| environment | physics | worlds | a step | env steps/s | physics' share | live |")
     print("|---|---|---|---|---|---|---|")
     for name, worlds in pairs:
-        print(speed(name, worlds, given.device, given.steps, given.physics), flush=True)
+        print(speed(name, worlds, options.device, options.steps, options.physics), flush=True)
 
 
 if __name__ == "__main__":

@@ -36,20 +36,20 @@ SOLVERS: dict[str, dict[str, Any]] = {
 
 def environment(steps: int, options: dict[str, Any]) -> CompiledEnvironment:
     """The robot with short episodes and another solver."""
-    found: Any = catalogue.make(NAME)._environment  # type: ignore[attr-defined]
-    model = found.model()
+    original: Any = catalogue.make(NAME)._environment  # type: ignore[attr-defined]
+    model = original.model()
     for name, value in options.items():
         setattr(model.opt, name, value)
-    return replace(found, horizon=steps, model=lambda: model)
+    return replace(original, horizon=steps, model=lambda: model)
 
 
 def returns(device: str, steps: int, episodes: int, scale: float) -> dict[str, np.ndarray]:
     """The returns of the same episodes, by solver."""
-    found: Any = catalogue.make(NAME)
-    info = found.info
+    simulator: Any = catalogue.make(NAME)
+    info = simulator.info
     policy = Linear().policy(info.observation_size, info.action_size)
     x = scale * np.random.default_rng(1).standard_normal((episodes, policy.num_parameters))
-    starts = found.starts([np.random.default_rng(i) for i in range(episodes)])
+    starts = simulator.starts([np.random.default_rng(i) for i in range(episodes)])
     asked = (policy, x, identity(info.observation_size), starts)
     by_solver = {
         name: CompiledSimulator(environment(steps, options), (int, ())).rollout(*asked).returns
@@ -66,15 +66,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, nargs="+", default=[5, 10, 20, 40])
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--scale", type=float, default=0.003)
-    given = parser.parse_args()
-    device = check_device(given.device)
-    for index, steps in enumerate(given.steps):
-        found = returns(device, steps, given.episodes, given.scale)
-        exact = found.pop("exact")
+    options = parser.parse_args()
+    device = check_device(options.device)
+    for index, steps in enumerate(options.steps):
+        by_solver = returns(device, steps, options.episodes, options.scale)
+        exact = by_solver.pop("exact")
         if not index:
-            print("| steps | mean return |", " | ".join(found), "|")
-            print(f"|---|---|{'---|' * len(found)}")
-        gaps = [np.abs(each - exact) for each in found.values()]
+            print("| steps | mean return |", " | ".join(by_solver), "|")
+            print(f"|---|---|{'---|' * len(by_solver)}")
+        gaps = [np.abs(values - exact) for values in by_solver.values()]
         cells = [f"{np.median(gap):.0e}, at most {gap.max():.0e}" for gap in gaps]
         print(f"| {steps} | {exact.mean():.1f} |", " | ".join(cells), "|", flush=True)
 

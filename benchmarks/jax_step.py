@@ -22,12 +22,12 @@ BAR = 5.0
 
 
 def sphere(x: Any) -> Any:
-    """Sum of squares: what it costs is a pass over x."""
+    """The sum of squares, which costs one pass over x."""
     return jnp.sum(x * x)
 
 
 def ours(method: str) -> Any:
-    """One step of plain descent along our estimate."""
+    """One step of gradient descent with our estimate."""
     estimate = gs.jax.gradient(
         sphere, num_directions=NUMBER, spacing=SPACING, method=method, seed=0
     )
@@ -35,7 +35,7 @@ def ours(method: str) -> Any:
 
 
 def with_random_normal() -> Any:
-    """The same step as it is usually written: a key per direction, made twice, not kept."""
+    """The same step as usually written: each direction has a key, and is drawn twice, not kept."""
 
     def direction(x: Any, step: Any, index: Any) -> Any:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), step), index)

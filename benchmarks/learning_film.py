@@ -2,8 +2,9 @@
 
 python -m benchmarks.learning_film --runs FOLDER
 
-Each robot is trained once, with seed 0 and no option. The film shows the policy after some of the
-steps, side by side, from the same initial state; a robot that has fallen stays where it fell.
+Each robot is trained once, with seed 0 and the default options. The film shows policies after
+several numbers of steps, side by side, from the same initial state; a robot that has fallen stays
+where it fell.
 """
 
 import argparse
@@ -22,19 +23,19 @@ LABEL = 24
 SECONDS = 4
 RATE = 15  # frames per second
 FRAMES = SECONDS * RATE
-STEPS_PER_SECOND = {"Hopper-v5": (125, 8), "HalfCheetah-v5": (20, 1)}  # and how many a frame has
+STEPS_PER_SECOND = {"Hopper-v5": (125, 8), "HalfCheetah-v5": (20, 1)}  # and steps per frame
 
 
 def stages(environment: str, runs: Path) -> list[gs.rl.TrainedPolicy]:
-    """The policies after some of the steps of one training."""
+    """The policies of one training after these numbers of steps."""
     folder = runs / environment
     first, *rest = ROBOTS[environment]
-    found = [gs.rl.train(environment, seed=0, max_steps=first, target=None, folder=folder).policy]
-    return found + [gs.rl.resume(folder, max_steps=steps).policy for steps in rest]
+    policy = gs.rl.train(environment, seed=0, max_steps=first, target=None, folder=folder).policy
+    return [policy, *(gs.rl.resume(folder, max_steps=steps).policy for steps in rest)]
 
 
 def panel(policy: gs.rl.TrainedPolicy, folder: Path) -> list[Image.Image]:
-    """A film of one policy: the frames that are shown, labelled."""
+    """The labelled frames of one policy's film."""
     rate, skip = STEPS_PER_SECOND[policy.environment]
     path = folder / "film.mp4"
     gs.rl.render(policy, path, max_steps=SECONDS * rate, skip=skip)
@@ -47,13 +48,13 @@ def panel(policy: gs.rl.TrainedPolicy, folder: Path) -> list[Image.Image]:
 
 
 def _labelled(frame: Image.Image, text: str) -> Image.Image:
-    whole = Image.new("RGB", (SIZE[0], SIZE[1] + LABEL), "white")
+    labelled = Image.new("RGB", (SIZE[0], SIZE[1] + LABEL), "white")
     height = frame.width * SIZE[1] // SIZE[0]
     top = (frame.height - height) // 2
     cut = frame.crop((0, top, frame.width, top + height))
-    whole.paste(cut.resize(SIZE, Image.Resampling.LANCZOS), (0, LABEL))
-    ImageDraw.Draw(whole).text((6, 3), text, fill="black", font_size=15)
-    return whole
+    labelled.paste(cut.resize(SIZE, Image.Resampling.LANCZOS), (0, LABEL))
+    ImageDraw.Draw(labelled).text((6, 3), text, fill="black", font_size=15)
+    return labelled
 
 
 def main() -> None:
@@ -69,11 +70,11 @@ def main() -> None:
         ]
     film = []
     for moment in range(FRAMES):
-        whole = Image.new("RGB", (width * 3, height * len(rows)), "white")
+        image = Image.new("RGB", (width * 3, height * len(rows)), "white")
         for y, row in enumerate(rows):
             for x, frames in enumerate(row):
-                whole.paste(frames[moment], (x * width, y * height))
-        film.append(whole)
+                image.paste(frames[moment], (x * width, y * height))
+        film.append(image)
     hold = round(1000 / RATE)
     film[0].save(PATH, save_all=True, append_images=film[1:], duration=hold, loop=0, quality=55)
     print(f"{PATH}: {PATH.stat().st_size:,} bytes")

@@ -48,26 +48,26 @@ def ours(name: str, number: int, dtype: str, dim: int) -> Step:
 
 
 def evosax(name: str, dim: int) -> Step:
-    """ARS with gradient descent, Open_ES with Adam and weight decay, SNES as it is."""
+    """ARS with gradient descent, Open_ES with Adam and weight decay, or SNES."""
     import jax
     import jax.numpy as jnp
     import optax
     from evosax.algorithms import ARS, SNES, Open_ES
 
-    given: dict[str, object] = {"population_size": POINTS, "solution": jnp.zeros(dim)}
+    common: dict[str, object] = {"population_size": POINTS, "solution": jnp.zeros(dim)}
     constant = optax.constant_schedule(rivals.SPACING)
     if name == "ARS":
-        es = ARS(**given, optimizer=optax.sgd(0.02), std_schedule=constant)
+        es = ARS(**common, optimizer=optax.sgd(0.02), std_schedule=constant)
     elif name == "Open_ES":
         adam = optax.chain(optax.add_decayed_weights(0.005), optax.adam(0.01))
-        es = Open_ES(**given, optimizer=adam, std_schedule=constant)
+        es = Open_ES(**common, optimizer=adam, std_schedule=constant)
     else:
-        es = SNES(**given)
+        es = SNES(**common)
     return rivals._evosax(jax, es, dim, lambda old, new: new)  # noqa: ARG005
 
 
 def evotorch_pgpe(dim: int) -> Step:
-    """Symmetric PGPE with centred ranks and Adam: EvoTorch's nearest to OpenAI-ES."""
+    """Symmetric PGPE with centred ranks and Adam: EvoTorch's closest method to OpenAI-ES."""
     import torch
     from evotorch.algorithms.functional import pgpe, pgpe_ask, pgpe_tell
 
@@ -92,7 +92,7 @@ def evotorch_pgpe(dim: int) -> Step:
 
 
 def evotorch_snes(dim: int) -> Step:
-    """The class, with a vectorised objective."""
+    """EvoTorch's class SNES with a vectorised objective."""
     import torch
     from evotorch import Problem
     from evotorch.algorithms import SNES
@@ -111,7 +111,7 @@ def evotorch_snes(dim: int) -> Step:
 
 
 def pypop7_snes(dim: int) -> Step:
-    """One ``iterate``, which makes the points and takes their values, and one update."""
+    """PyPop7's SNES: a step is one ``iterate``, which makes and evaluates points, and an update."""
     from pypop7.optimizers.nes.snes import SNES
 
     values = itertools.cycle(rivals._values(POINTS).tolist())
@@ -135,7 +135,7 @@ def pypop7_snes(dim: int) -> Step:
 
 
 class Peer(NamedTuple):
-    """A library's own, and ours that it is compared with."""
+    """A method of another library, and our method that it is compared with."""
 
     name: str
     ours: str
@@ -176,7 +176,7 @@ def methods(effort: Effort, dims: list[int] | None = None) -> list[Row]:
                 steps[peer.name]()
             except ModuleNotFoundError:
                 missing[peer.name] = "not installed"
-            except Exception as error:  # a peer's own trouble must not end the benchmark
+            except Exception as error:  # an error in a peer must not end the benchmark
                 steps.pop(peer.name, None)
                 missing[peer.name] = f"fails: {type(error).__name__}: {error}"[:100]
         repeats = effort.repeats if dim < 1_000_000 else max(5, effort.repeats // 4)

@@ -3,8 +3,9 @@
     python -m benchmarks.nevergrad_loop --out docs/results/benchmarks-nevergrad.json
     python -m benchmarks.nevergrad_loop --page docs/results/benchmarks-nevergrad.json
 
-Nevergrad makes the functions (rotated, translated), seeds and runs each experiment, and takes the
-noise-free loss of what the optimiser recommends. Nothing of ours was chosen on these functions.
+Nevergrad makes the functions (rotated, translated), seeds and runs each experiment, and computes
+the noise-free loss of the optimiser's recommendation. Our methods were not tuned on these
+functions.
 """
 
 import argparse
@@ -24,8 +25,8 @@ from nevergrad.functions import ArtificialFunction
 
 import gensmooth.nevergrad  # noqa: F401 (registers)
 
-# Nevergrad's package of benchmarks imports all of its experiments, and with them OpenCV and
-# PyTorch. Its loop, which is one module of the package, needs neither, but to seed the latter.
+# Nevergrad's package of benchmarks imports all of its experiments, and so OpenCV and PyTorch. Its
+# loop, one module of that package, needs neither, apart from seeding PyTorch. So import it alone.
 package = types.ModuleType("nevergrad.benchmark")
 package.__path__ = [str(Path(ng.__file__).parent / "benchmark")]
 sys.modules["nevergrad.benchmark"] = package
@@ -73,11 +74,11 @@ def measure(dim: int, budget: int, seeds: int, workers: int) -> list[dict]:
     return rows
 
 
-def table(found: dict) -> str:
-    """Median losses, and the mean rank of each optimiser's over functions and noises."""
+def table(results: dict) -> str:
+    """Median losses, and the mean rank of each optimiser over functions and noises."""
     names = OURS + THEIRS
     cases: dict[tuple, dict[str, list[float]]] = {}
-    for row in found["rows"]:
+    for row in results["rows"]:
         cases.setdefault((row["function"], row["noise"]), {})[row["optimizer"]] = row["losses"]
     lines = [f"| function | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
     ranks: dict[str, list[float]] = {name: [] for name in names}
@@ -94,13 +95,13 @@ def table(found: dict) -> str:
             ranks[name].append(better + (equal + 1) / 2)
     mean = [f"{statistics.mean(ranks[name]):.2f}" for name in names]
     lines.append(f"| mean rank of {len(names)} | {' | '.join(mean)} |")
-    how = found["how"]
+    how = results["how"]
     lines += [
         "",
         f"Median of {how['seeds']} seeds of the noise-free loss of what each recommends, d = "
         f"{how['dim']}, budget {how['budget']}, {how['workers']} worker; the smallest in bold. "
         f"Ranks are those of the medians, 1 is best. Measured with "
-        f"`{found['command']}`; Python {found['python']}, nevergrad {found['nevergrad']}.",
+        f"`{results['command']}`; Python {results['python']}, nevergrad {results['nevergrad']}.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -113,30 +114,30 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--page", type=Path)
-    given = parser.parse_args()
-    if given.page is not None:
+    options = parser.parse_args()
+    if options.page is not None:
         text = PAGE.read_text()
         before, _, rest = text.partition(MARKS[0])
         _, _, after = rest.partition(MARKS[1])
-        found = json.loads(given.page.read_text())
-        PAGE.write_text(f"{before}{MARKS[0]}{table(found)}{MARKS[1]}{after}")
+        results = json.loads(options.page.read_text())
+        PAGE.write_text(f"{before}{MARKS[0]}{table(results)}{MARKS[1]}{after}")
         return
     assert all(name in ng.optimizers.registry for name in OURS + THEIRS)
-    found = {
+    results = {
         "how": {
-            "dim": given.dim,
-            "budget": given.budget,
-            "seeds": given.seeds,
-            "workers": given.workers,
+            "dim": options.dim,
+            "budget": options.budget,
+            "seeds": options.seeds,
+            "workers": options.workers,
         },
-        "command": f"python -m benchmarks.nevergrad_loop --out {given.out}",
+        "command": f"python -m benchmarks.nevergrad_loop --out {options.out}",
         "python": platform.python_version(),
         "nevergrad": version("nevergrad"),
-        "rows": measure(given.dim, given.budget, given.seeds, given.workers),
+        "rows": measure(options.dim, options.budget, options.seeds, options.workers),
     }
-    print(table(found))
-    if given.out is not None:
-        given.out.write_text(json.dumps(found, indent=1) + "\n")
+    print(table(results))
+    if options.out is not None:
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

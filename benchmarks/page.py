@@ -89,7 +89,7 @@ def _table(rows: list[Row]) -> str:
 
 
 def _pivot(rows: list[Row]) -> str:
-    """Peers down, d across; our own times on top."""
+    """A table with a row for each peer and a column for each d; our own times come first."""
     dims = [f"{dim:,}" for dim in BARS]
     cells: dict[str, dict[str, Row]] = {}
     for row in rows:
@@ -101,9 +101,10 @@ def _pivot(rows: list[Row]) -> str:
         "|---|" + "---|" * (len(dims) + 1),
     ]
     for name, at in cells.items():
-        found = [_number(at[dim]) if dim in at else "" for dim in dims]
+        numbers = [_number(at[dim]) if dim in at else "" for dim in dims]
         measured = [row for row in at.values() if row.measured and row.note]
-        lines.append(f"| {name} | {' | '.join(found)} | {measured[0].note if measured else ''} |")
+        note = measured[0].note if measured else ""
+        lines.append(f"| {name} | {' | '.join(numbers)} | {note} |")
     return "\n".join(lines) + "\n"
 
 

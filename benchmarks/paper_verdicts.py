@@ -2,11 +2,13 @@
 
     python -m benchmarks.paper_verdicts
 
-writes, next to each ``runs-STUDY.csv``, its ``claims.csv``; for runs with 20 seeds also
-``claims-5-seeds.csv`` (the first five, as many as the paper has) and ``claims-15-seeds.csv`` (the
-others, which nobody had looked at when the sentences were written down); and ``readings.csv``, the
-verdicts of reinforcement learning under each reading of its resets; and ``verdicts.md``, all of it
-as tables to read. It makes no runs; some seconds.
+It executes no runs and takes some seconds. It writes:
+
+- next to each ``runs-STUDY.csv`` its ``claims.csv``, and for runs with 20 seeds also
+  ``claims-5-seeds.csv`` (the first five, as many as the paper has) and ``claims-15-seeds.csv`` (the
+  others, which had not been looked at when the claims were fixed);
+- ``readings.csv``, the verdicts of reinforcement learning under each reading of its resets;
+- ``verdicts.md``, all of this as tables.
 """
 
 import csv
@@ -20,7 +22,7 @@ from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.report.tables import ClaimRow, claims_table, write_csv
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-# The folders with runs of each study; the first has the runs that its verdicts are counted by.
+# The folders with runs of each study; the verdicts in the first one count.
 FOLDERS = {
     "linreg": (".",),
     "dfo": (".",),

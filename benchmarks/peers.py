@@ -38,14 +38,14 @@ _FORWARD_32, _FORWARD_64, _PAIRS_32, _PAIRS_64, _GUIDED = OURS
 
 
 class Peer(NamedTuple):
-    """A library's nearest method.
+    """The method of another library that is closest to one of ours.
 
     Attributes:
         name: The method.
-        package: What must be installed.
-        ours: What it is compared with.
-        make: Makes its step.
-        largest: The largest d that is tried; a full covariance has d² entries.
+        package: The package that must be installed.
+        ours: Our method that it is compared with.
+        make: Returns a function that makes a step.
+        largest: The largest d that is measured; a full covariance has d² entries.
     """
 
     name: str
@@ -100,7 +100,7 @@ def peers(effort: Effort) -> list[Row]:
 
 
 def _set_up(dim: int) -> tuple[Competitors, dict[str, str]]:
-    """The steps of everybody, and why some are missing."""
+    """The steps of all methods, and why some are missing."""
     steps = {name: make(dim) for name, make in OURS.items()}
     missing = {}
     for peer in PEERS:
@@ -113,7 +113,7 @@ def _set_up(dim: int) -> tuple[Competitors, dict[str, str]]:
             steps[peer.name]()
         except ModuleNotFoundError:
             missing[peer.name] = "not installed"
-        except Exception as error:  # a peer's own trouble must not end the benchmark
+        except Exception as error:  # an error in a peer must not end the benchmark
             steps.pop(peer.name, None)
             missing[peer.name] = f"fails: {type(error).__name__}: {error}"[:100]
     return steps, missing
@@ -121,23 +121,23 @@ def _set_up(dim: int) -> tuple[Competitors, dict[str, str]]:
 
 def _rows(dim: int, bar: float, times: Times, missing: dict[str, str]) -> list[Row]:
     rows = [Row(f"{name}, d = {dim:,}", spread(1e6 * times[name]), "µs a step") for name in OURS]
-    found = {p.name: spread(times[p.name] / times[p.ours]) for p in PEERS if p.name in times}
+    ratios = {p.name: spread(times[p.name] / times[p.ours]) for p in PEERS if p.name in times}
     for peer in PEERS:
         what, note = f"{peer.name}, d = {dim:,}", missing.get(peer.name, peer.ours)
-        rows.append(Row(what, found.get(peer.name), "× our time", note=note))
-    # Guided is compared with Guided: shown, but not what the bar is about.
-    rivals_of_bes = [p.name for p in PEERS if p.name in found and p.ours != _GUIDED]
-    best = min(rivals_of_bes, key=lambda name: found[name].median, default=None)
+        rows.append(Row(what, ratios.get(peer.name), "× our time", note=note))
+    # The bar is for the rivals of BeS; Guided ES, compared with Guided ES, is only shown.
+    rivals_of_bes = [p.name for p in PEERS if p.name in ratios and p.ours != _GUIDED]
+    best = min(rivals_of_bes, key=lambda name: ratios[name].median, default=None)
     row = Row(
         f"{FASTEST}, d = {dim:,}",
-        found[best] if best else None,
+        ratios[best] if best else None,
         "× our time",
         bar,
         at_least=True,
         note=best or "none is installed",
     )
     if row.ok and any(why != SKIPPED for why in missing.values()):
-        # Who is missing may be the fastest: that is no pass.
+        # A missing rival could be the fastest, so the bar is neither reached nor missed.
         row = replace(row, bar=None, note=f"{best}, but some are missing")
     rows.append(row)
     return rows

@@ -1,10 +1,9 @@
-"""What a step of the default search costs beside one of BeS, both with as many evaluations.
+"""The time of a step of the default search, compared with BeS with as many evaluations.
 
     python -m benchmarks.pilot [--dim 1000000] [--steps 5]
 
-Points are made and told, and the objective is a single entry of x: what is timed is the search.
-Steps of the two alternate, and the fastest of each counts, so that what else the machine does hits
-both alike.
+The objective is a single entry of x, so the time is that of the search. Steps of the two alternate,
+and the fastest of each counts, so that other load on the machine affects both alike.
 """
 
 import argparse
@@ -18,7 +17,7 @@ import gensmooth as gs
 
 
 def step_of(search: gs.RandomSearch | gs.Pilot, x0: np.ndarray) -> Callable[[], tuple[float, int]]:
-    """A function that makes one step; seconds and evaluations."""
+    """A function that makes one step, and returns its seconds and evaluations."""
     state = search.init(x0, seed=0)
 
     def step() -> tuple[float, int]:
@@ -54,7 +53,7 @@ def main() -> None:
         for name, step in steps.items():
             seconds, evaluations = step()
             costs[name].append(seconds / evaluations)
-    best = {name: min(found[1:]) for name, found in costs.items()}
+    best = {name: min(seconds[1:]) for name, seconds in costs.items()}
     for name, seconds in best.items():
         print(f"{name:6s} {1e3 * seconds:.3f} ms per evaluation")
     print(f"pilot / bes at d = {options.dim}: {best['pilot'] / best['bes']:.2f}")

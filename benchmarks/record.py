@@ -1,4 +1,4 @@
-"""What a benchmark found: rows for a terminal, and groups of rows in a JSON file."""
+"""Results of benchmarks: rows for a terminal, and groups of rows in a JSON file."""
 
 import json
 import os
@@ -24,8 +24,8 @@ class Row:
     Attributes:
         what: What is measured.
         measured: The number, with its quartiles; ``None`` when there is none.
-        unit: What the number counts, such as "× NumPy".
-        bar: What it must reach; ``None`` when the row is there to be read only.
+        unit: The unit of the number, such as "× NumPy".
+        bar: The required limit; ``None`` for a row without one.
         at_least: Whether the bar is a lower limit.
         note: Words in place of a missing number, or beside it.
     """
@@ -59,7 +59,7 @@ class Row:
 
 
 def digits(value: float) -> str:
-    """Three of them, and all before the point."""
+    """A number with three significant digits, but at least all digits before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -81,9 +81,9 @@ def save(
     packages: list[str],
     before: str | None = None,
 ) -> None:
-    """Write groups of rows; groups of the file that were not measured now stay as they are.
+    """Write groups of rows; other groups in the file stay as they are.
 
-    ``before`` is :func:`commit` before the measurements: what was measured, if nobody moved it.
+    ``before`` is :func:`commit` before the measurements. If it has changed since, both are saved.
     """
     after = commit()
     measured = after if before in (None, after) else f"{before}, and {after} by the end of the run"
@@ -123,8 +123,8 @@ def commit() -> str:
     """The commit that was measured, and whether the sources had changed since."""
 
     def git(*arguments: str) -> str:
-        found = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
-        return found.stdout.strip()
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+        return done.stdout.strip()
 
     changed = git("status", "--porcelain", "--", "src")
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")

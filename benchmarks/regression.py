@@ -2,10 +2,10 @@
 
     python -m benchmarks.regression [--quick] [--out FILE.json]
 
-Literal sampling draws a special orthogonal matrix for every data point, as eq. ``linregmodel``
-says; it is measured on a slice of a run's points and multiplied up. Three ways to go on from V
-are shown, the plain one and two shorter ones. One BLAS thread: with two, SciPy's draw takes about
-twice as long on matrices of this size.
+Literal sampling draws a special orthogonal matrix V for every data point, as in eq.
+``linregmodel``; it is measured on a slice of a run's points and scaled up. Three ways to draw x
+given V are shown, the plain one and two faster ones. BLAS has one thread: with two, SciPy's draw
+takes about twice as long on matrices of this size.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from gensmooth.directions import named
 from gensmooth.problems import noisy, regression
 
 DIM, L, N, ITERATIONS = 100, 20, 50, 1000
-SLICE = 10  # literal points a measurement
+SLICE = 10  # literal points in a measurement
 Draw = Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
 METHODS = ("bes-shrinkage", "gs")
 
 
 def numpys(rng: np.random.Generator, rotation: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-    """x ~ N(0, Q) by NumPy, as it comes."""
+    """x ~ N(0, Q) by NumPy's default method."""
     return rng.multivariate_normal(np.zeros(DIM), (rotation * gamma) @ rotation.T)
 
 
@@ -44,7 +44,7 @@ def rotated(rng: np.random.Generator, rotation: np.ndarray, gamma: np.ndarray) -
     return rotation @ (np.sqrt(gamma) * rng.standard_normal(DIM))
 
 
-# What is drawn after V, in words, and the bar.
+# Ways to draw x given V, and the bars.
 LITERAL = {
     "x ~ N(0, Q)": (numpys, 1000.0),
     "x ~ N(0, Q) by Cholesky": (cholesky, None),
@@ -53,7 +53,7 @@ LITERAL = {
 
 
 def literal_points(draw: Draw, rng: np.random.Generator) -> float:
-    """Data points by their definition."""
+    """Draw data points literally; returns the sum of their targets."""
     y = 0.0
     for _ in range(SLICE):
         gamma = rng.uniform(0, 2, DIM)
@@ -64,7 +64,7 @@ def literal_points(draw: Draw, rng: np.random.Generator) -> float:
 
 
 def one_run(name: str) -> regression.RunResult:
-    """The whole of a run: data, estimates, steps, errors, a test each round."""
+    """An entire run: data, estimates, steps, errors, and a test in each round."""
     return regression.run(
         named(name),
         spacing=0.01,
@@ -78,25 +78,25 @@ def one_run(name: str) -> regression.RunResult:
 
 
 def linear_regression(effort: Effort) -> list[Row]:
-    """A run against the sampling of its points alone."""
+    """The time of sampling a run's points literally, divided by the time of the entire run."""
     rng = np.random.default_rng(0)
     runs = {name: partial(one_run, name) for name in METHODS}
-    literal = {how: partial(literal_points, draw, rng) for how, (draw, _) in LITERAL.items()}
+    literal = {way: partial(literal_points, draw, rng) for way, (draw, _) in LITERAL.items()}
     times = interleave({**runs, **literal}, effort)
-    whole = ITERATIONS * N / SLICE
+    slices = ITERATIONS * N / SLICE
     rows: list[Row] = []
     for name in METHODS:
         what = f"run, {name}, d = {DIM}, L = {L}, N = {N}, {ITERATIONS} iterations"
-        for how, (_, bar) in LITERAL.items():
-            faster = spread(times[how] * whole / times[name])
-            unit = f"× faster than its points from special orthogonal V, {how}"
+        for way, (_, bar) in LITERAL.items():
+            faster = spread(times[way] * slices / times[name])
+            unit = f"× faster than its points from special orthogonal V, {way}"
             rows.append(Row(what, faster, unit, bar, at_least=True))
         rows.append(Row(what, spread(1e3 * times[name]), "ms"))
     return rows
 
 
 def one_noisy_run(objective: str, name: str, dim: int, num_directions: int) -> noisy.RunResult:
-    """The whole of a run of the noisy benchmark."""
+    """An entire run of the noisy benchmark."""
     return noisy.run(
         objective,
         named(name),
@@ -109,7 +109,7 @@ def one_noisy_run(objective: str, name: str, dim: int, num_directions: int) -> n
 
 
 def noisy_benchmark(effort: Effort) -> list[Row]:
-    """Milliseconds of a run of the noisy benchmark."""
+    """The time of a run of the noisy benchmark in milliseconds."""
     rows: list[Row] = []
     for dim, number in ((10, 1), (100, 10), (100, 100)):
         competitors = {

@@ -1,6 +1,8 @@
-"""How long a film takes, beside the drawing of its frames alone: python -m benchmarks.render.
+"""The time of a film, compared with Gymnasium's drawing of its frames alone.
 
-CPU times of one process, side by side and in turn; the drawing is Gymnasium's own ``render()``.
+    python -m benchmarks.render
+
+The two take turns in one process, and CPU times are compared.
 """
 
 import argparse
@@ -18,20 +20,20 @@ def main() -> None:
     parser.add_argument("--environment", default="Hopper-v5")
     parser.add_argument("--frames", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        policy = gs.rl.train(given.environment, max_steps=1, num_directions=2, seed=0).policy
+        policy = gs.rl.train(options.environment, max_steps=1, num_directions=2, seed=0).policy
         for kind in ("mp4", "gif"):
             ratios = []
-            for _ in range(given.repeats):
+            for _ in range(options.repeats):
                 began = time.process_time()
                 film = gs.rl.render(
-                    policy, Path(folder) / f"film.{kind}", max_steps=given.frames, progress=False
+                    policy, Path(folder) / f"film.{kind}", max_steps=options.frames, progress=False
                 )
                 filmed = time.process_time() - began
-                environment = rendering.make_drawable(given.environment)
+                environment = rendering.make_drawable(options.environment)
                 environment.reset(seed=0)
-                environment.render()  # the first frame sets things up
+                environment.render()  # the first frame includes the setup
                 began = time.process_time()
                 for _ in range(film.frames):
                     environment.render()

@@ -46,7 +46,7 @@ def ours(method: str, estimator: Any, num_directions: int, dtype: str, dim: int)
 
 
 def evosax_open_es(dim: int, *, antithetic: bool) -> Step:
-    """With or without pairs of opposite directions."""
+    """Evosax's Open_ES, with or without antithetic pairs."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -63,7 +63,7 @@ def evosax_open_es(dim: int, *, antithetic: bool) -> Step:
 
 
 def evosax_guided_es(dim: int) -> Step:
-    """Guided by the last 50 moves of the mean; it wants them set by its user."""
+    """Evosax's Guided ES, with the last 50 moves of the mean, which the caller must set."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -80,15 +80,15 @@ def evosax_guided_es(dim: int) -> Step:
 
 
 def _evosax(jax: Any, es: Any, dim: int, after: Callable[[Any, Any], Any]) -> Step:
-    """The splitting of keys is compiled into ask, and unused metrics are compiled away."""
-    jax.config.update("jax_cpu_enable_async_dispatch", False)  # with one thread, waiting costs
+    """A jitted step: ask includes the splitting of keys, and unused metrics are compiled away."""
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # it would be slower with one thread
     params = es.default_params
     values = _values(20).astype(np.float32)
 
     @jax.jit
     def ask(key: Any, state: Any) -> tuple[Any, Any, Any]:
-        key, own = jax.random.split(key)
-        return key, *es.ask(own, state, params)
+        key, subkey = jax.random.split(key)
+        return key, *es.ask(subkey, state, params)
 
     @jax.jit
     def tell(key: Any, points: Any, values: Any, state: Any) -> Any:

@@ -5,9 +5,8 @@
 One batch is the 2L = 40 episodes of an iteration with L = 20, linear policies near zero, with
 statistics of the observations, on two threads. Competitors take turns in one run. The bare physics
 is a replay of the same calls with the same controls on two threads, compiled or from Python,
-whichever is faster. Ratios are of steps per second, on the clock; the one in CPU time is there for
-machines that do other work, too. For Ant also the share of a training iteration that is not spent
-in the simulator.
+whichever is faster. Ratios are of steps per second in wall time; one is also given in CPU time,
+for busy machines. For Ant there is also the share of a training iteration outside the simulator.
 """
 
 import argparse
@@ -34,21 +33,21 @@ from gensmooth.rl.policies import Linear
 from gensmooth.streams import Purpose, generator
 
 EPISODES = 40  # 2L, L = 20
-SCALE = 0.05  # of the policies' entries: x + cε at the beginning of training
+SCALE = 0.05  # standard deviation of the policies' entries, as of x + cε at the start of training
 THREADS = 2
 BARS = {"Hopper": 0.85, "Walker2d": 0.85, "HalfCheetah": 0.75, "Ant": 0.85}
 PACKAGES = ["gensmooth", "mujoco", "gymnasium", "numba", "numpy", "envpool"]
 
 
 class Speeds(NamedTuple):
-    """Steps a second, one entry a repeat: on the clock and in CPU time of this process."""
+    """Steps per second in each repeat, in wall time and in CPU time of this process."""
 
     clock: np.ndarray
     cpu: np.ndarray
 
 
 def work_of(simulator: CompiledSimulator) -> Work:
-    """The batch."""
+    """The batch of episodes, recorded for the replay."""
     info = simulator.info
     policy = Linear().policy(info.observation_size, info.action_size)
     rng = np.random.default_rng(0)
@@ -58,36 +57,36 @@ def work_of(simulator: CompiledSimulator) -> Work:
 
 
 def measure(competitors: dict[str, Callable[[], int]], repeats: int, seconds: float) -> dict:
-    """Let the competitors take turns; each call returns how many steps it made."""
+    """Time the competitors in turns; each returns the number of its steps."""
     loops = {}
     for name, run in competitors.items():
         run()
         begin = time.perf_counter()
         run()
         loops[name] = max(1, round(seconds / (time.perf_counter() - begin)))
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in competitors}
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in competitors}
     order = list(competitors)
     for repeat in range(repeats):
         gc.collect()
-        first = repeat % len(order)  # who comes after whom changes from repeat to repeat
+        first = repeat % len(order)  # the competitors start in turn
         for name in order[first:] + order[:first]:
             clock, cpu = time.perf_counter(), time.process_time()
             steps = sum(competitors[name]() for _ in range(loops[name]))
             clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
-            found[name].append((steps / clock, steps / max(cpu, 1e-9)))
-    return {name: Speeds(*np.array(speeds).T) for name, speeds in found.items()}
+            measured[name].append((steps / clock, steps / max(cpu, 1e-9)))
+    return {name: Speeds(*np.array(speeds).T) for name, speeds in measured.items()}
 
 
 def rows_of(name: str, repeats: int, seconds: float) -> list[Row]:
-    """The lines of one environment."""
+    """The rows of one environment."""
     full = catalogue.canonical(name)
     simulator, robot = catalogue.make(full), ROBOTS[full]
     work = work_of(simulator)
     floor = Floor(simulator.model, work, robot.frames, robot.observation_size > 100, THREADS)
-    given = work.policy, work.parameters, work.scaling, work.starts
+    episodes = work.policy, work.parameters, work.scaling, work.starts
 
     def ours() -> int:
-        simulator.rollout(*given, observe=True, threads=THREADS)
+        simulator.rollout(*episodes, observe=True, threads=THREADS)
         return work.steps
 
     def counted(replay: Callable[[], None]) -> Callable[[], int]:

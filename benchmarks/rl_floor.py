@@ -1,4 +1,4 @@
-"""The floor under a rollout: the same physics calls with the same controls, and nothing else."""
+"""A lower bound on the time of a rollout: the same physics calls with the same controls alone."""
 
 import threading
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from gensmooth.rl.policies import Policy
 
 
 class Work(NamedTuple):
-    """A batch of episodes: what they start from, how they act, and how long they are."""
+    """A batch of episodes: starts, policies, recorded controls and lengths."""
 
     policy: Policy
     parameters: np.ndarray
@@ -26,7 +26,7 @@ class Work(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Of the environment, in all."""
+        """The total number of environment steps."""
         return int(self.lengths.sum())
 
 
@@ -37,7 +37,7 @@ def record(
     scaling: Scaling,
     starts: Any,
 ) -> Work:
-    """Run the episodes once and write down the controls."""
+    """Run the episodes once and record the controls."""
     horizon = simulator.info.horizon
     trace = simulator.trace(policy, parameters, scaling, starts, steps=horizon)
     return Work(policy, parameters, scaling, starts, trace.actions, trace.episodes.lengths)
@@ -69,10 +69,10 @@ class Floor:
 
     Args:
         model: The ``MjModel``.
-        work: What to replay.
+        work: The episodes.
         frames: Physics steps in a step of the environment.
         forces: Whether the observation needs ``mj_rnePostConstraint``.
-        threads: How many.
+        threads: The number of threads.
     """
 
     def __init__(self, model: Any, work: Work, frames: int, forces: bool, threads: int) -> None:
@@ -80,19 +80,21 @@ class Floor:
         self._data = [mujoco.MjData(model) for _ in range(threads)]
 
     def compiled(self) -> None:
-        """Numba, outside the interpreter's lock."""
+        """Replay by Numba, without the interpreter's lock."""
         queue = np.zeros(1, np.int64)
         work = self._work
 
         def run(data: Any) -> None:
             state = data.qpos, data.qvel, data.ctrl
-            given = work.starts, work.controls, work.lengths
-            _replay(physics(self._model, data), *state, *given, self._frames, self._forces, queue)
+            episodes = work.starts, work.controls, work.lengths
+            _replay(
+                physics(self._model, data), *state, *episodes, self._frames, self._forces, queue
+            )
 
-        self._together(run)
+        self._in_threads(run)
 
     def python(self) -> None:
-        """Python's own ``mj_step`` with ``nstep``, which releases the lock inside."""
+        """Replay by Python's ``mj_step`` with ``nstep``, which releases the lock."""
         episodes = iter(range(len(self._work.lengths)))
         model, work = self._model, self._work
 
@@ -108,9 +110,9 @@ class Floor:
                     if self._forces:
                         mujoco.mj_rnePostConstraint(model, data)
 
-        self._together(run)
+        self._in_threads(run)
 
-    def _together(self, run: Callable[[Any], None]) -> None:
+    def _in_threads(self, run: Callable[[Any], None]) -> None:
         threads = [threading.Thread(target=run, args=(data,)) for data in self._data]
         for thread in threads:
             thread.start()

@@ -2,12 +2,12 @@
 
     python -m benchmarks.rl_metaworld [--quick] [--out FILE.json]
 
-All run the same linear policies from the same starts, whole episodes with their resets: ours on 2
-threads, Meta-World's in 2 processes that live on from repeat to repeat. The floor replays the
-recorded actions on 2 threads: per step, what Meta-World asks of MuJoCo (five ``mj_step``, one
-``mj_forward``) and nothing else. Ours can be faster than that, because it takes over into the
-first ``mj_step`` what the ``mj_forward`` before it has computed. Competitors are interleaved, and
-each repeat gives one ratio. Wall clock, so that waiting counts.
+All run the same linear policies from the same starts, in entire episodes with their resets: ours on
+2 threads, Meta-World's in 2 processes, which are kept for all repeats. The floor replays the
+recorded actions on 2 threads: in each step only Meta-World's calls of MuJoCo (five ``mj_step``, one
+``mj_forward``). Ours can be faster, because its first ``mj_step`` reuses the results of the
+``mj_forward`` before it. Competitors take turns, and each repeat gives one ratio of wall times, so
+that waiting counts.
 """
 
 import argparse
@@ -38,7 +38,7 @@ OURS, THEIRS, FLOOR = "gensmooth", "Meta-World", "floor"
 
 
 class Effort(NamedTuple):
-    """Repeats, and episodes of each competitor in a repeat."""
+    """The number of repeats, and of each competitor's episodes in a repeat."""
 
     repeats: int
     ours: int
@@ -59,7 +59,7 @@ _environments: dict[str, Any] = {}
 
 
 def own_episodes(name: str, parameters: np.ndarray, starts: np.ndarray) -> int:
-    """Episodes in the ordinary way; called in a worker, which keeps its environment."""
+    """Run Meta-World's episodes in a worker process, which keeps its environment."""
     if name not in _environments:
         _environments[name] = make_environment(catalogue.reference(name))
     environment = _environments[name]
@@ -79,7 +79,7 @@ def own_episodes(name: str, parameters: np.ndarray, starts: np.ndarray) -> int:
 
 @njit(nogil=True)
 def replay(state, starts, actions, queue):
-    """The physics of recorded episodes."""
+    """Replay the physics of recorded episodes."""
     physics, arrays, limits = state.physics, state.arrays, state.limits
     while True:
         episode = take(queue)
@@ -106,7 +106,7 @@ def replay(state, starts, actions, queue):
 
 
 class Floor:
-    """Replays on threads."""
+    """Replays of episodes on threads."""
 
     def __init__(self, simulator: Any, starts: np.ndarray, actions: np.ndarray) -> None:
         self._starts, self._actions = starts, actions
@@ -162,18 +162,18 @@ def measure(name: str, pool: Any, effort: Effort) -> list[Row]:
 
 
 def interleave(calls: dict[str, Callable[[], None]], repeats: int) -> dict[str, np.ndarray]:
-    """Calls a second of each, one entry a repeat, in changing order."""
+    """Calls per second in each repeat; the competitors start in turn."""
     for run in calls.values():
         run()
-    found: dict[str, list[float]] = {who: [] for who in calls}
+    measured: dict[str, list[float]] = {who: [] for who in calls}
     names = list(calls)
     for repeat in range(repeats):
         first = repeat % len(names)
         for who in names[first:] + names[:first]:
             start = time.perf_counter()
             calls[who]()
-            found[who].append(1.0 / (time.perf_counter() - start))
-    return {who: np.array(speeds) for who, speeds in found.items()}
+            measured[who].append(1.0 / (time.perf_counter() - start))
+    return {who: np.array(speeds) for who, speeds in measured.items()}
 
 
 def main() -> int:

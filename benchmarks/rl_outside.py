@@ -22,7 +22,7 @@ BAR = 0.01
 
 @final
 class Timed:
-    """A simulator that knows how long it has been at work."""
+    """A simulator that measures the time of its rollouts."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
@@ -32,18 +32,18 @@ class Timed:
     def info(self) -> EnvironmentInfo:
         return self._simulator.info
 
-    def starts(self, rngs: Any) -> Any:  # counted as ours: it is Python's work
+    def starts(self, rngs: Any) -> Any:  # not measured: it is Python code of ours
         return self._simulator.starts(rngs)
 
     def rollout(self, *arguments: Any, **options: Any) -> Episodes:
         begin = time.perf_counter()
-        found = self._simulator.rollout(*arguments, **options)
+        episodes = self._simulator.rollout(*arguments, **options)
         self.seconds += time.perf_counter() - begin
-        return found
+        return episodes
 
 
 def rows(name: str, iterations: int, threads: int) -> list[Row]:
-    """A line for each method: the share of an iteration's time that is not in the simulator."""
+    """A row for each method: the share of an iteration's time outside the simulator."""
     return [_row(name, directions, iterations, threads) for directions in METHODS]
 
 
@@ -66,7 +66,7 @@ def _row(name: str, directions: str, iterations: int, threads: int) -> Row:
         simulator.seconds = 0.0
         begin = time.perf_counter()
         state, _ = trainer.step(state, rollouts)
-        whole = time.perf_counter() - begin
-        shares.append((whole - simulator.seconds) / whole)
+        total = time.perf_counter() - begin
+        shares.append((total - simulator.seconds) / total)
     label = f"{name}, L = 20, {directions}: outside the simulator"
     return Row(label, spread(np.array(shares[2:])), "of an iteration", BAR)

@@ -1,6 +1,6 @@
-"""What others do with the same episodes: Gymnasium's environments in processes, and envpool.
+"""Rivals on the same episodes: Gymnasium's environments in processes, and envpool.
 
-They compute the policy's matrix product, and no statistics of the observations.
+They compute the policy's matrix product, but no statistics of the observations.
 """
 
 import multiprocessing as mp
@@ -16,7 +16,7 @@ from gensmooth.streams import Purpose, generator
 
 
 def _serve(name: str, weights: np.ndarray, queue: Any, pipe: Any) -> None:
-    """Run episodes that no other process has taken, whenever asked; answer with their steps."""
+    """On each request, run episodes from the shared queue, and answer with their steps."""
     warnings.simplefilter("ignore")
     environment = make_environment(catalogue.reference(name))
     pipe.send(0)
@@ -89,7 +89,7 @@ class EnvPool:
         self._pool.async_reset()
 
     def __call__(self) -> int:
-        """Step until enough; returns how many steps that were."""
+        """Step at least ``steps`` times; returns the number of steps."""
         steps = 0
         while steps < self._steps:
             seen, _, _, _, info = self._pool.recv()

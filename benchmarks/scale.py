@@ -1,8 +1,9 @@
-"""How far it carries: steps per second and efficiency, from measured constants.
+"""A model of scaling: steps per second and efficiency, from measured constants.
 
     python -m benchmarks.scale [--results FILE.json] [--page docs/scale.md] [--check]
 
-Rewrites the tables of the page between its markers; with ``--check``, says whether they are true.
+Rewrites the tables of the page between its markers; with ``--check``, the exit code is 1 if they
+are out of date.
 """
 
 import argparse
@@ -26,12 +27,12 @@ TIMES = (0.1, 1.0, 60.0)  # seconds that an evaluation takes
 
 @dataclass(frozen=True)
 class Machines:
-    """What is assumed, not measured.
+    """Assumptions about the machines, which are not measured.
 
     Attributes:
         cores: Workers on a machine.
-        network: Bytes a second, into and out of a machine.
-        memory: Bytes a second that a machine's workers together copy.
+        network: Bytes per second, into and out of a machine.
+        memory: Bytes per second that all workers of a machine copy in total.
         latency: Seconds for a message and its answer.
     """
 
@@ -43,15 +44,15 @@ class Machines:
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds, or bytes where it says so; see :mod:`benchmarks.constants`."""
+    """Measured times in seconds, and one size in bytes; see :mod:`benchmarks.constants`."""
 
-    dispatch: float
+    dispatch: float  # per evaluation
     local_dispatch: float
-    share: float  # a byte
+    share: float  # per byte
     local_share: float
-    perturb: float  # an entry
-    combine: float  # an entry
-    update: float  # a parameter
+    perturb: float  # per entry
+    combine: float  # per entry
+    update: float  # per parameter
     message: float  # bytes per evaluation
 
     @classmethod
@@ -70,7 +71,7 @@ class Measured:
 
 
 class Step(NamedTuple):
-    """What a step takes, in seconds."""
+    """The parts of a step's time, in seconds."""
 
     share: float
     objective: float
@@ -81,7 +82,7 @@ class Step(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Workers evaluate while the driver dispatches; all else waits for its turn."""
+        """The time of a step: evaluation and dispatch overlap, the rest is sequential."""
         evaluate = max(self.objective + self.points, self.dispatch)
         return self.share + evaluate + self.combine + self.update
 
@@ -92,7 +93,7 @@ class Step(NamedTuple):
 
     @property
     def bottleneck(self) -> str:
-        """The objective, or if more than a tenth is lost, what takes most of that."""
+        """The objective, or if more than a tenth of the time is lost, the largest loss."""
         parts = {
             "making points": self.points,
             "dispatch": self.dispatch - self.objective - self.points,
@@ -113,7 +114,7 @@ def step(workers: int, dim: int, seconds: float, measured: Measured, machines: M
     if hosts == 1:  # processes, and memory that is shared
         share = size * measured.local_share
         dispatch = evaluations * measured.local_dispatch
-    else:  # Ray: machines that have x pass it on, so their number doubles; then each worker copies
+    else:  # Ray: in each round the number of machines that have x doubles; then each worker copies
         rounds = math.ceil(math.log2(hosts + 1))
         copies = min(workers, machines.cores) * size / machines.memory
         share = size * measured.share + rounds * size / machines.network + copies
@@ -130,7 +131,7 @@ def step(workers: int, dim: int, seconds: float, measured: Measured, machines: M
 
 
 def shortest(workers: int, dim: int, measured: Measured, machines: Machines) -> float:
-    """The evaluation time from which efficiency is 90 %."""
+    """The shortest evaluation time with an efficiency of 90 %."""
     low, high = 1e-6, 1e12
     for _ in range(200):
         middle = math.sqrt(low * high)
@@ -189,7 +190,7 @@ def _duration(seconds: float) -> str:
 
 
 def main() -> int:
-    """Write, or check."""
+    """Write or check the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)
@@ -197,11 +198,11 @@ def main() -> int:
     options = parser.parse_args()
     rows: list[Row] = load(options.results)["constants"]["rows"]
     page = options.page.read_text(encoding="utf-8")
-    made = f"<!-- tables -->\n{tables(rows)}\n<!-- end of tables -->"
-    now = re.sub(r"<!-- tables -->.*<!-- end of tables -->", lambda _: made, page, flags=re.S)
+    new = f"<!-- tables -->\n{tables(rows)}\n<!-- end of tables -->"
+    updated = re.sub(r"<!-- tables -->.*<!-- end of tables -->", lambda _: new, page, flags=re.S)
     if options.check:
-        return int(now != page)
-    options.page.write_text(now, encoding="utf-8")
+        return int(updated != page)
+    options.page.write_text(updated, encoding="utf-8")
     return 0
 
 

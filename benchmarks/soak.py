@@ -4,16 +4,16 @@ python -m benchmarks.soak [--points 1000] [--seed 0] [--ray] [--out FILE.json]
 
 A *point* is one blow: the run is killed (SIGKILL) or ended (SIGTERM), or one of its workers is
 killed or frozen (SIGSTOP, and never woken). After the blows the run is resumed until it has ended.
-Its result and its files must then be those of the run that nobody disturbed, and nothing may be
-left: no process, no open file, no temporary file, no shared memory. The exit code is 1 if anything
-differs or is left. Ctrl-C stops, and tells what was found so far; with ``--out`` every trial is
-written down beside it (``FILE.jsonl``) until all are made, and the same command goes on. ``--part
-1`` and ``--part 2`` make trials of their own at the same time, as many points as ``--points`` says;
-the command without it adds what they have made to its own. ``--again`` makes trials with a problem
-again, by their numbers, once it is mended; what was found before is told, too.
+Its result and its files must then equal those of the undisturbed run, and nothing may be left: no
+process, no open file, no temporary file, no shared memory. The exit code is 1 if anything differs
+or is left. Ctrl-C stops, and reports the results so far. With ``--out``, trials are stored beside
+that file (``FILE.jsonl``) until all are complete, and the same command continues. ``--part 1``,
+``--part 2``, … run other trials, of ``--points`` points each, and may run at the same time; the
+command without ``--part`` adds their trials to its own. ``--again`` repeats the trials with a
+problem, once it is fixed; the result also lists the earlier problem.
 
-Two processes of Ray's own, its agents, outlive a program that started Ray and was killed: they try
-for a minute to tell the dead server of it. They are given time, but must go.
+Ray's agents, two processes, outlive a program that started Ray and was killed: they try for a
+minute to report to the dead server. They are given time to end, but must end.
 
 Runs are forks of this process, which has loaded everything, so that a point takes about a second.
 """
@@ -51,17 +51,17 @@ from gensmooth.lab import reproduce
 from gensmooth.lab.experiments.registry import find_study
 from gensmooth.lab.experiments.study import run_study
 
-MARK = "GENSMOOTH_SOAK"  # in the environment of all that a run starts, so that we know it again
-# Seconds that an evaluation may take: what a frozen worker costs. An episode's first, in a new
-# worker, includes loading the simulator.
+MARK = "GENSMOOTH_SOAK"  # an environment variable that identifies all processes of a run
+# Seconds that an evaluation may take: what a frozen worker costs. The first episode in a new worker
+# includes loading the simulator.
 TIMEOUT = {"minimize": 1.5, "train": 10.0}
-PATIENT = "GENSMOOTH_SOAK_PATIENT"  # in the environment: no such limit
-PATIENCE = 600.0  # seconds after which a run that has not ended hangs
-GOING = 20.0  # seconds that processes may take to go when their parent was killed
-AGENTS_GOING = 120.0  # seconds that Ray's agents may take: they wait for 60, and then end
+PATIENT = "GENSMOOTH_SOAK_PATIENT"  # an environment variable that lifts this limit
+PATIENCE = 600.0  # seconds after which a run counts as hung
+GOING = 20.0  # seconds within which processes must end after their parent was killed
+AGENTS_GOING = 120.0  # the same for Ray's agents, which wait for 60 seconds first
 AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent", b"dashboard/agent.py", b"agent/main.py")
 BLOWS = 3  # at most, to one run
-LATE_STARTS = 5  # of Ray: it gives up after 30 s, which a busy machine may take; a user tries again
+LATE_STARTS = 5  # attempts to start Ray, which gives up after 30 s; a busy machine may take longer
 
 KINDS = "minimize,train,study,compare,sweep,reproduce,torch"
 KILLED = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM}
@@ -69,15 +69,15 @@ TO_WORKERS = ("worker killed", "worker frozen", "worker frozen, then SIGKILL")
 
 
 class Case(NamedTuple):
-    """A run that can be begun, and begun again.
+    """A run that can be started and continued.
 
     Attributes:
-        kind: What is called; see ``KINDS``.
-        name: What is run.
+        kind: The function that is called; see ``KINDS``.
+        name: A description.
         means: ``serial``, ``processes`` or ``ray``.
-        blows: What may be done to it.
-        run: Makes the run, or the rest of it, in a folder; gives what it came to, as bytes. The
-            second argument is whether to go on by ``resume`` and not by the same call again.
+        blows: The possible blows.
+        run: Executes the run, or the rest of it, in a folder; returns its result as bytes. The
+            second argument is whether to continue by ``resume`` instead of repeating the call.
     """
 
     kind: str
@@ -88,14 +88,14 @@ class Case(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What became of one run.
+    """The outcome of one disturbed run.
 
     Attributes:
         case: The run.
-        blows: What was done to it.
-        problems: What was wrong then.
-        seconds: How long it took.
-        number: Which trial it is; what is done when follows from it and the seed.
+        blows: The blows that it got.
+        problems: The problems afterwards.
+        seconds: Its duration.
+        number: The trial's number, which determines the blows together with the seed.
     """
 
     case: Case
@@ -113,11 +113,11 @@ class Left(NamedTuple):
     since: float
 
     def exists(self) -> bool:
-        found = _status(self.pid)
-        return found is not None and found.started == self.started
+        status = _status(self.pid)
+        return status is not None and status.started == self.started
 
 
-# --- what is run ---------------------------------------------------------------------------------
+# --- the runs ------------------------------------------------------------------------------------
 
 
 def loss(x, rng):
@@ -131,18 +131,18 @@ def exact_loss(x):
 
 
 def _workers(means: str, kind: str) -> Any:
-    how: dict[str, Any] = {"timeout": TIMEOUT[kind], "retries": 100}
+    limits: dict[str, Any] = {"timeout": TIMEOUT[kind], "retries": 100}
     if PATIENT in os.environ:
-        how = {}
+        limits = {}
     if means == "processes":
-        return gs.evaluators.Processes(2, **how)
+        return gs.evaluators.Processes(2, **limits)
     if means == "ray":
-        return gs.evaluators.Ray("local", num_workers=2, **how)
+        return gs.evaluators.Ray("local", num_workers=2, **limits)
     return 1
 
 
 def _metrics(folder: Path) -> bytes:
-    """What ``metrics.jsonl`` says but for the faults: how often a worker was lost."""
+    """The contents of ``metrics.jsonl`` without the faults, which count lost workers."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return json.dumps([{**json.loads(line), "faults": None} for line in lines]).encode()
 
@@ -159,8 +159,8 @@ def _minimize(means: str, **settings: Any) -> Callable[[Path, bool], bytes]:
             x0 = np.zeros(dim)
             result = gs.minimize(fun, x0, folder=folder, workers=workers, **settings)
         numbers = np.array([result.fun, result.best_fun, result.nfev, result.nit])
-        found = [result.x.tobytes(), result.best_x.tobytes(), numbers.tobytes()]
-        return b"".join([*found, _metrics(folder)])
+        parts = [result.x.tobytes(), result.best_x.tobytes(), numbers.tobytes()]
+        return b"".join([*parts, _metrics(folder)])
 
     return run
 
@@ -172,22 +172,22 @@ def _train(means: str, **settings: Any) -> Callable[[Path, bool], bytes]:
             result = gs.rl.resume(folder, workers=workers, threads=1)
         else:
             result = gs.rl.train(folder=folder, workers=workers, threads=1, **settings)
-        found = [result.state.search.x, result.state.statistics.m2, result.best.parameters]
+        arrays = [result.state.search.x, result.state.statistics.m2, result.best.parameters]
         files = [(folder / name).read_bytes() for name in ("policy-best", "policy-last")]
-        return b"".join([*(a.tobytes() for a in found), *files, _metrics(folder)])
+        return b"".join([*(a.tobytes() for a in arrays), *files, _metrics(folder)])
 
     return run
 
 
 def _study(means: str, name: str) -> Callable[[Path, bool], bytes]:
-    how = {"hyperparameters": "paper", "methods": ("gs", "bes")}
-    options = find_study(name).options(profile="quick", seeds=1, **how)
+    chosen = {"hyperparameters": "paper", "methods": ("gs", "bes")}
+    options = find_study(name).options(profile="quick", seeds=1, **chosen)
 
     def run(folder: Path, _: bool) -> bytes:
-        how: dict[str, Any] = {"workers": 1 if means == "serial" else 2}
+        workers: dict[str, Any] = {"workers": 1 if means == "serial" else 2}
         if means == "ray":
-            how["ray"] = "local"
-        outcome = run_study(name, options, folder, say=lambda _: None, **how)
+            workers["ray"] = "local"
+        outcome = run_study(name, options, folder, say=lambda _: None, **workers)
         assert outcome is not None
         records = [record._replace(seconds=0.0) for record in outcome.records]
         return json.dumps(records, sort_keys=True).encode()
@@ -227,22 +227,22 @@ def _trials(kind: str, workers: int) -> Callable[[Path, bool], bytes]:
 
 def _tables(folder: Path) -> bytes:
     """The runs in the tables of a page, without times and places."""
-    found: list[Any] = []
+    rows: list[Any] = []
     for path in sorted((folder / "tables").glob("*.csv")):
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
-                found.append(
+                rows.append(
                     {name: v for name, v in row.items() if not re.search("second|µs", name)}
                 )
-    assert found
-    return json.dumps(found, sort_keys=True).encode()
+    assert rows
+    return json.dumps(rows, sort_keys=True).encode()
 
 
 def _reproduce(workers: int) -> Callable[[Path, bool], bytes]:
-    how = {"hyperparameters": "paper", "methods": ("gs", "bes"), "objectives": ("sphere",)}
+    options = {"hyperparameters": "paper", "methods": ("gs", "bes"), "objectives": ("sphere",)}
 
     def run(folder: Path, _: bool) -> bytes:
-        reproduce("dfo", folder=folder, workers=workers, seeds=1, **how)
+        reproduce("dfo", folder=folder, workers=workers, seeds=1, **options)
         return _tables(folder)
 
     return run
@@ -256,16 +256,16 @@ def _torch(ranks: int) -> Callable[[Path, bool], bytes]:
 
         torch.set_num_threads(1)
         folder.mkdir(exist_ok=True)
-        rank, how = 0, dict[str, Any]()
+        rank, options = 0, dict[str, Any]()
         if ranks > 1:
             store = f"file://{folder.parent}/result/ranks-{os.getpid()}"
             rank = 0 if os.fork() else 1
             words = {"init_method": store, "rank": rank, "world_size": ranks}
             torch.distributed.init_process_group("gloo", **words)
-            how["ranks"] = "directions"
+            options["ranks"] = "directions"
         code = 1
         try:
-            found = _zeroth_order(folder / "run.log", **how)
+            weights = _zeroth_order(folder / "run.log", **options)
             code = 0
         finally:
             if rank:
@@ -273,12 +273,12 @@ def _torch(ranks: int) -> Callable[[Path, bool], bytes]:
         if ranks > 1:
             os.wait()
             torch.distributed.destroy_process_group()
-        return found
+        return weights
 
     return run
 
 
-def _zeroth_order(path: Path, **how: Any) -> bytes:
+def _zeroth_order(path: Path, **options: Any) -> bytes:
     import torch
 
     torch.manual_seed(0)
@@ -289,16 +289,17 @@ def _zeroth_order(path: Path, **how: Any) -> bytes:
         return sum((w**2).sum() for w in model.parameters())
 
     with gs.torch.Log(path) as log:
-        optimizer = gs.torch.ZerothOrder(model, lr=1e-2, num_directions=4, seed=0, log=log, **how)
+        options |= {"lr": 1e-2, "num_directions": 4, "seed": 0}
+        optimizer = gs.torch.ZerothOrder(model, log=log, **options)
         while optimizer.steps_done < 60:
             optimizer.step(closure)
     return b"".join(w.detach().numpy().tobytes() for w in model.parameters())
 
 
 def cases(*, ray: bool = False) -> dict[Case, float]:
-    """The runs, and how often each is taken, as weights."""
+    """The runs, with weights for how often each is chosen."""
     serial, workers = tuple(KILLED), (*KILLED, *TO_WORKERS)
-    found: dict[Case, float] = {}
+    weights: dict[Case, float] = {}
     for dim, method, optimizer, samples, every in (
         (10, "bes", gs.sgd(0.05), "paired", 1),
         (40, "guided-es", gs.adam(0.1), "independent", 3),
@@ -311,13 +312,13 @@ def cases(*, ray: bool = False) -> dict[Case, float]:
         settings |= {"max_steps": 40 if dim < 100_000 else 12}
         name = f"{method}, d = {dim:,}"
         run = _minimize("serial", **settings)
-        found[Case("minimize", name, "serial", serial, run)] = 2.0
+        weights[Case("minimize", name, "serial", serial, run)] = 2.0
         if dim < 100_000:
             run = _minimize("processes", **settings)
-            found[Case("minimize", name, "processes", workers, run)] = 0.5
+            weights[Case("minimize", name, "processes", workers, run)] = 0.5
         if ray and dim in (40, 20_000):
             run = _minimize("ray", **settings)
-            found[Case("minimize", name, "ray", workers, run)] = 0.5
+            weights[Case("minimize", name, "ray", workers, run)] = 0.5
     # The default, which has no method: the pilot.
     for name, settings in (
         ("pilot, exact", {"fun": exact_loss, "dim": 6, "budget": 600}),  # quasi-Newton, evolution
@@ -327,10 +328,10 @@ def cases(*, ray: bool = False) -> dict[Case, float]:
         settings |= {"seed": 9, "every": 1}
         for means, blows, weight in (("serial", serial, 2.0), ("processes", workers, 0.5)):
             run = _minimize(means, **settings)
-            found[Case("minimize", name, means, blows, run)] = weight
+            weights[Case("minimize", name, means, blows, run)] = weight
         if ray and name != "pilot, paired":
             run = _minimize("ray", **settings)
-            found[Case("minimize", name, "ray", workers, run)] = 0.5
+            weights[Case("minimize", name, "ray", workers, run)] = 0.5
     for environment, method, iterations in (
         ("Hopper-v5", "bes", 12),
         ("HalfCheetah-v5", "guided-es", 4),
@@ -341,38 +342,38 @@ def cases(*, ray: bool = False) -> dict[Case, float]:
         settings |= {"num_directions": 2}
         name = f"{environment}, {method or 'pilot'}"
         run = _train("serial", **settings)
-        found[Case("train", name, "serial", serial, run)] = 1.0
+        weights[Case("train", name, "serial", serial, run)] = 1.0
         run = _train("processes", **settings)
-        found[Case("train", name, "processes", workers, run)] = 0.3
+        weights[Case("train", name, "processes", workers, run)] = 0.3
         if ray and method != "guided-es":
             run = _train("ray", **settings)
-            found[Case("train", name, "ray", workers, run)] = 0.3
-    found[Case("study", "rl, one run", "serial", serial, _long_run)] = 0.5
+            weights[Case("train", name, "ray", workers, run)] = 0.3
+    weights[Case("study", "rl, one run", "serial", serial, _long_run)] = 0.5
     for name in ("dfo", "linreg"):
-        found[Case("study", name, "serial", serial, _study("serial", name))] = 1.0
-        # A study has no time limit for its runs, so no frozen workers: one would be waited for.
+        weights[Case("study", name, "serial", serial, _study("serial", name))] = 1.0
+        # No frozen workers: a study has no time limit for its runs, so it would wait for ever.
         blows = (*KILLED, "worker killed")
-        found[Case("study", name, "processes", blows, _study("processes", name))] = 0.3
+        weights[Case("study", name, "processes", blows, _study("processes", name))] = 0.3
         if ray:
-            found[Case("study", name, "ray", blows, _study("ray", name))] = 0.3
+            weights[Case("study", name, "ray", blows, _study("ray", name))] = 0.3
     blows = (*KILLED, "worker killed")
     for means, workers, weight in (("serial", 1, 2.0), ("processes", 2, 0.5)):
         allowed = serial if means == "serial" else blows
         for kind in TRIALS:
             run = _trials(kind, workers)
-            found[Case(kind, "BeS and others", means, allowed, run)] = weight
-        found[Case("reproduce", "dfo", means, allowed, _reproduce(workers))] = weight
+            weights[Case(kind, "BeS and others", means, allowed, run)] = weight
+        weights[Case("reproduce", "dfo", means, allowed, _reproduce(workers))] = weight
         if find_spec("torch") is not None:
             name = "ZerothOrder"
-            found[Case("torch", name, means, allowed, _torch(workers))] = weight
-    return found
+            weights[Case("torch", name, means, allowed, _torch(workers))] = weight
+    return weights
 
 
 # --- one run -------------------------------------------------------------------------------------
 
 
 class Fork:
-    """A run in a process of its own, with a place for temporary files of its own."""
+    """A run in a process of its own, with its own folder for temporary files."""
 
     def __init__(self, case: Case, where: Path, *, resume: bool) -> None:
         self.case, self.where = case, where
@@ -388,7 +389,7 @@ class Fork:
             os._exit(code)
 
     def wait(self, seconds: float) -> bool:
-        """Whether it ends within so many seconds."""
+        """Whether it ends within this many seconds."""
         end = time.monotonic() + seconds
         while self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -402,43 +403,44 @@ class Fork:
 
     def workers(self) -> list[int]:
         """The processes that it has started, or that Ray has started for it."""
-        found = {pid: (parent, _command(pid)) for pid, parent in _started(self.where, [self.pid])}
+        all_of_it = _started(self.where, [self.pid])
+        started = {pid: (parent, _command(pid)) for pid, parent in all_of_it}
         if self.case.means == "ray":
-            # Idle ones are nobody's, and without its agents Ray itself ends.
-            ray = [pid for pid, (_, words) in found.items() if words.startswith(b"ray::")]
+            # Idle ones belong to no run, and without its agents Ray itself ends.
+            ray = [pid for pid, (_, words) in started.items() if words.startswith(b"ray::")]
             others = (b"IDLE", b"Agent")
-            return [pid for pid in ray if not any(word in found[pid][1] for word in others)]
-        ours = [pid for pid, (parent, _) in found.items() if parent == self.pid]
-        return [pid for pid in ours if b"resource_tracker" not in found[pid][1]]
+            return [pid for pid in ray if not any(word in started[pid][1] for word in others)]
+        ours = [pid for pid, (parent, _) in started.items() if parent == self.pid]
+        return [pid for pid in ours if b"resource_tracker" not in started[pid][1]]
 
     def log(self) -> str:
         lines = (self.where / "log").read_text(errors="replace").strip().splitlines()
         words = " / ".join(lines[-3:])[-600:]
-        return re.sub(r'"/[^"]*/(site-packages|gensmooth)/', r'"\1/', words)  # of any machine
+        return re.sub(r'"/[^"]*/(site-packages|gensmooth)/', r'"\1/', words)  # same on all machines
 
 
 def _inside(case: Case, where: Path, resume: bool) -> int:
-    os.setsid()  # Ctrl-C is for the parent
+    os.setsid()  # only the parent gets Ctrl-C
     os.environ |= {MARK: str(where), "TMPDIR": str(where / "tmp")}
-    os.environ["RAY_TMPDIR"] = "/tmp"  # its sockets want short names; its logs stay, as ever
+    os.environ["RAY_TMPDIR"] = "/tmp"  # paths of sockets must be short; Ray's logs are not removed
     tempfile.tempdir = None
     log = os.open(where / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for number in (1, 2):
         os.dup2(log, number)
     os.close(log)
     if case.kind not in ("minimize", "train") and case.means == "processes":
-        resource_tracker.ensure_running()  # Python's own, with a pipe that stays open
+        resource_tracker.ensure_running()  # start it before counting files: its pipe stays open
     try:
         before = _handles()
-        found = case.run(where / "run", resume)
+        result = case.run(where / "run", resume)
         after = _handles()
     except BaseException as error:
         traceback.print_exc()
         sys.stderr.flush()
         ended = isinstance(error, SystemExit) and isinstance(error.code, int)
         return error.code if ended else 1
-    told = {"digest": hashlib.sha256(found).hexdigest(), "handles": after - before}
-    (where / "result" / "told").write_text(json.dumps(told))
+    report = {"digest": hashlib.sha256(result).hexdigest(), "handles": after - before}
+    (where / "result" / "report").write_text(json.dumps(report))
     return 0
 
 
@@ -452,7 +454,7 @@ def _handles() -> int:
 
 
 class Status(NamedTuple):
-    """What ``/proc`` says of a process; ``started`` tells it from a later one of that number."""
+    """A process according to ``/proc``; a later one with the same id has another ``started``."""
 
     parent: int
     session: int
@@ -460,7 +462,7 @@ class Status(NamedTuple):
 
 
 def _status(pid: int) -> Status | None:
-    """Of a process that is running; else ``None``."""
+    """The status of a process; ``None`` if it does not run."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -469,10 +471,10 @@ def _status(pid: int) -> Status | None:
 
 
 def _started(where: Path | None, sessions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Processes, and their parents, that a run has started (by default: any of our runs).
+    """The processes that a run has started (or any of our runs), and their parents.
 
-    Each fork of ours begins a session, in which all that it starts stays unless it leaves it; what
-    leaves it has the mark, unless it writes its title over its environment, as Ray's do.
+    They are recognised by their session or by ``MARK``. Each fork of ours begins a session, but its
+    children may leave that. They inherit the mark, but Ray's processes overwrite it by their title.
     """
     words = f"{MARK}={where or ''}".encode()
     for entry in Path("/proc").iterdir():
@@ -497,25 +499,25 @@ def _command(pid: int) -> bytes:
 
 
 def undisturbed(case: Case, where: Path) -> tuple[str, float]:
-    """What a run comes to when nobody disturbs it, and how long it takes."""
+    """The digest of the result of an undisturbed run, and its duration."""
     where.mkdir()
     started = time.monotonic()
     fork = Fork(case, where, resume=False)
     if not fork.wait(5 * PATIENCE) or fork.status != 0:
         raise RuntimeError(f"{case.kind} {case.name} fails by itself: {fork.log()}")
     seconds = time.monotonic() - started
-    told = json.loads((where / "result" / "told").read_text())
+    report = json.loads((where / "result" / "report").read_text())
     shutil.rmtree(where)
-    return told["digest"], seconds
+    return report["digest"], seconds
 
 
 def trial(
     case: Case, where: Path, expected: tuple[str, float], rng: random.Random, most: int
 ) -> tuple[Trial, list[Left]]:
-    """Disturb one run at most so often, resume it until it has ended, and look at it closely.
+    """Disturb one run at most ``most`` times, resume it until it has ended, and check it.
 
     Returns:
-        What became of it, and agents of Ray's that have yet to go.
+        The outcome, and those of Ray's agents that have not ended yet.
     """
     where.mkdir()
     began = time.monotonic()
@@ -546,25 +548,25 @@ def trial(
         if not (blows and _is_meant(case, blows[-1], fork)):
             problems.append(f"ended with {fork.status} after {_listed(blows)}: {fork.log()}")
             break
-        if blow is None:  # it cannot have been struck again
+        if blow is None:  # it failed without another blow
             problems.append(f"ended with {fork.status} when it was resumed: {fork.log()}")
             break
     if not problems:
-        told = json.loads((where / "result" / "told").read_text())
-        if told["digest"] != digest:
+        report = json.loads((where / "result" / "report").read_text())
+        if report["digest"] != digest:
             problems.append(f"DIFFERS after {_listed(blows)}")
         keeps = case.means == "ray" or (case.kind, case.means) == ("torch", "processes")
-        if told["handles"] > 0 and not keeps:  # Ray and Gloo keep some of their own
-            problems.append(f"left {told['handles']} open files")
-    found, agents = _left(where, memory, sessions)
-    problems += found
+        if report["handles"] > 0 and not keeps:  # Ray and Gloo keep some files open
+            problems.append(f"left {report['handles']} open files")
+    leftovers, agents = _left(where, memory, sessions)
+    problems += leftovers
     if not problems:
         shutil.rmtree(where)
     return Trial(case, blows, problems, time.monotonic() - began), agents
 
 
 def _strike(fork: Fork, blow: str, delay: float) -> bool:
-    """Do something to a run after a while; whether it was still there."""
+    """Give a run a blow after a delay; returns whether the run had not ended before."""
     if blow in KILLED:
         if fork.wait(delay):
             return False
@@ -591,15 +593,15 @@ def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
     if blow.endswith("SIGKILL"):
         return fork.status == -signal.SIGKILL
     if blow == "SIGTERM":
-        # While Ray starts, a handler of its own makes it the exit code.
+        # While Ray starts, its handler turns the signal into an exit code.
         return fork.status in (-signal.SIGTERM, *[signal.SIGTERM] * (case.means == "ray"))
-    # A study says that a worker died, and that the same command goes on; a rank, that one is lost.
+    # The message of a study names the command that continues; that of a rank, the lost rank.
     words = "rank" if case.kind == "torch" else "run the same command again"
     return case.kind not in ("minimize", "train") and words in fork.log()
 
 
 def _left(where: Path, memory: set[str], sessions: Sequence[int]) -> tuple[list[str], list[Left]]:
-    """What a run has left behind, and agents of Ray's that have yet to go."""
+    """What a run has left behind, and those of Ray's agents that have not ended yet."""
     end = time.monotonic() + GOING
     while True:
         left = [pid for pid, _ in _started(where, sessions)]
@@ -629,7 +631,7 @@ def _left(where: Path, memory: set[str], sessions: Sequence[int]) -> tuple[list[
 
 
 def _still_there(late: dict[Left, Trial], seconds: float) -> dict[Left, Trial]:
-    """Agents that have not gone yet; one that has had so many seconds is its trial's problem."""
+    """The agents that have not ended; one older than ``seconds`` becomes a problem of its trial."""
     waiting: dict[Left, Trial] = {}
     for left, owner in late.items():
         if not left.exists():
@@ -649,7 +651,7 @@ def _kill(pids: Sequence[int]) -> None:
 
 
 def _shared_memory() -> set[str]:
-    """Named shared memory of Python programs and ours."""
+    """The names of shared memory that Python programs or ours created."""
     folder = Path("/dev/shm")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
     return {name for name in names if name.startswith(("psm_", "gensmooth", "pym-"))}
@@ -673,17 +675,17 @@ def soak(
     say: Callable[[str], None] = print,
     keep: Callable[[Trial], None] = lambda _: None,
 ) -> list[Trial]:
-    """Trials until there were so many points; fewer if Ctrl-C is pressed.
+    """Run trials until there were this many points, or until Ctrl-C.
 
     Args:
-        points: Blows to deal, those of ``done`` among them.
-        seed: Of what is done when.
-        chosen: What to run, and how often.
-        done: Trials that were made before.
-        again: Numbers of trials to make in any case.
+        points: The number of blows, including those of ``done``.
+        seed: Seed of the choices of runs, blows and times.
+        chosen: The runs, and how often each is chosen.
+        done: Earlier trials.
+        again: Numbers of trials to repeat in any case.
         first: The number of the next trial.
-        say: What is told a line for each trial.
-        keep: What is given each trial when nothing more can happen to it.
+        say: Called with a line for each trial.
+        keep: Called with each trial when it is complete, that is when Ray's agents have ended.
     """
     trials = list(done)
     expected: dict[tuple[str, str], tuple[str, float]] = {}
@@ -698,9 +700,9 @@ def soak(
         nonlocal late
         late = _still_there(late, AGENTS_GOING)
         owners = [id(owner) for owner in late.values()]
-        for each in [t for t in unkept if id(t) not in owners]:
-            unkept.remove(each)
-            keep(each)
+        for complete in [t for t in unkept if id(t) not in owners]:
+            unkept.remove(complete)
+            keep(complete)
 
     with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
         try:
@@ -713,11 +715,11 @@ def soak(
                 if what not in expected:
                     expected[what] = undisturbed(serial[what], Path(folder) / "whole")
                 if case.kind == "train" and case.means != "serial" and case not in warm:
-                    # Workers compile what they need, once per machine, and no limit ends them.
+                    # The first run of workers on a machine compiles, so it has no time limit.
                     os.environ[PATIENT] = "1"
-                    found, _ = undisturbed(case, Path(folder) / "whole")
+                    digest, _ = undisturbed(case, Path(folder) / "whole")
                     del os.environ[PATIENT]
-                    if found != expected[what][0]:
+                    if digest != expected[what][0]:
                         trials.append(Trial(case, [], ["DIFFERS undisturbed"], 0.0, number))
                         unkept.append(trials[-1])
                     warm.add(case)
@@ -750,25 +752,25 @@ def soak(
 # --- trials that are written down ----------------------------------------------------------------
 
 
-PARTS = 10_000  # numbers that a part has for its trials
+PARTS = 10_000  # each part has this many numbers for its trials
 
 
 class Journal:
-    """Trials in a file, a line for each, so that a soak can go on where it was stopped.
+    """Trials in a file, one on each line, so that an interrupted soak test can be continued.
 
     Args:
         path: The file.
-        told: What was asked for, the first line; another soak's file is refused.
-        chosen: What is run.
-        others: Files of parts of the same soak, whose trials count too.
+        request: The options of the command, for the first line; another command's file is refused.
+        chosen: The runs, and how often each is chosen.
+        others: Files of parts of the same soak test, whose trials count too.
         first: The number of the first trial.
-        again: Whether trials with a problem are to be made again.
+        again: Whether trials with a problem are repeated.
     """
 
     def __init__(
         self,
         path: Path,
-        told: dict[str, Any],
+        request: dict[str, Any],
         chosen: dict[Case, float],
         *,
         others: Sequence[Path] = (),
@@ -778,24 +780,24 @@ class Journal:
         self.paths = [path, *others]
         self.trials: list[Trial] = []
         self.commits: list[str] = []
-        self.before: list[dict[str, Any]] = []  # what was found, and is looked for again
+        self.before: list[dict[str, Any]] = []  # earlier problems of trials that are repeated
         wanted: list[int] = []
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.write_text(json.dumps(told) + "\n")
+            path.write_text(json.dumps(request) + "\n")
         by_name = {(case.kind, case.name, case.means): case for case in chosen}
         minutes: list[float] = []
-        for each in self.paths:
-            start, *lines = each.read_text().splitlines()
-            if json.loads(start) != told:
-                sys.exit(f"{each} is of another command, {start}: finish that, or remove the file.")
-            found = [json.loads(line) for line in lines]
-            wrong = [line for line in found if line["problems"]]
+        for part in self.paths:
+            start, *lines = part.read_text().splitlines()
+            if json.loads(start) != request:
+                sys.exit(f"{part} is of another command, {start}: finish that, or remove the file.")
+            stored = [json.loads(line) for line in lines]
+            wrong = [line for line in stored if line["problems"]]
             if again and wrong:
                 for line in wrong:
                     line["before"] = [line.pop("problems"), line.pop("blows")]
-                each.write_text("".join(f"{json.dumps(line)}\n" for line in [told, *found]))
-            for line in found:
+                part.write_text("".join(f"{json.dumps(line)}\n" for line in [request, *stored]))
+            for line in stored:
                 if "before" in line:
                     kind, name, means = line["case"]
                     what = f"{kind} {name} ({means}), trial {line['number']}"
@@ -807,10 +809,10 @@ class Journal:
                 rest = (line["blows"], line["problems"], line["seconds"], line["number"])
                 self.trials.append(Trial(case, *rest))
                 self.commits.append(line["commit"])
-            minutes.append(max((line["minutes"] for line in found), default=0.0))
-            own = [line["number"] for line in found if line["number"] // PARTS == first // PARTS]
-            if each is path and own:
-                first = 1 + max(own)
+            minutes.append(max((line["minutes"] for line in stored), default=0.0))
+            used = [line["number"] for line in stored if line["number"] // PARTS == first // PARTS]
+            if part is path and used:
+                first = 1 + max(used)
         self._before, self._elsewhere = minutes[0], sum(minutes[1:])
         self._began, self._commit = time.monotonic(), commit()
         made = {t.number for t in self.trials}
@@ -819,7 +821,7 @@ class Journal:
 
     @property
     def minutes(self) -> float:
-        """That the trials took, those of the parts among them."""
+        """The duration of all trials in minutes, including those of the parts."""
         return self._here + self._elsewhere
 
     @property
@@ -827,9 +829,9 @@ class Journal:
         return self._before + (time.monotonic() - self._began) / 60
 
     def keep(self, made: Trial) -> None:
-        """Write a trial down."""
+        """Add a trial to the file."""
         self.commits.append(self._commit)
-        found = {
+        line = {
             "number": made.number,
             "case": [made.case.kind, made.case.name, made.case.means],
             "blows": made.blows,
@@ -839,11 +841,11 @@ class Journal:
             "minutes": self._here,
         }
         with self.paths[0].open("a") as file:
-            file.write(json.dumps(found) + "\n")
+            file.write(json.dumps(line) + "\n")
 
 
 def summary(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Rows of a table: what was run, by what means, the blows by kind, and what was wrong."""
+    """The rows of the table: kind and means of the runs, numbers of blows, and of problems."""
     rows: list[dict[str, Any]] = []
     for kind, means in dict.fromkeys((t.case.kind, t.case.means) for t in trials):
         ours = [t for t in trials if (t.case.kind, t.case.means) == (kind, means)]
@@ -864,26 +866,26 @@ def summary(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--points", type=int, default=1000, help="blows to deal")
-    parser.add_argument("--seed", type=int, default=0, help="of what is done when")
+    parser.add_argument("--points", type=int, default=1000, help="number of blows")
+    parser.add_argument("--seed", type=int, default=0, help="seed of runs, blows and times")
     parser.add_argument("--ray", action="store_true", help="also on Ray, started by each run")
     parser.add_argument("--kinds", default=KINDS, help="what to run")
     parser.add_argument("--means", default="serial,processes,ray", help="how to run it")
-    parser.add_argument("--part", type=int, default=0, help="a number: with others, at a time")
-    parser.add_argument("--again", action="store_true", help="make trials with a problem again")
+    parser.add_argument("--part", type=int, default=0, help="number of a part, run beside others")
+    parser.add_argument("--again", action="store_true", help="repeat trials with a problem")
     parser.add_argument("--out", type=Path, help="write the result to this JSON file")
     options = parser.parse_args()
     if not Path("/proc/self/fd").is_dir():
-        sys.exit("This needs Linux: it looks into /proc for what is left.")
+        sys.exit("This needs Linux: it searches /proc for leftover processes.")
     means = options.means.split(",")
     chosen = {
-        case: weight * (case.means in means)  # in one process, all are needed for comparison
+        case: weight * (case.means in means)  # with weight 0, serial runs are for comparison only
         for case, weight in cases(ray=options.ray).items()
         if case.kind in options.kinds.split(",")
     }
     if not any(chosen.values()):
         sys.exit(f"No run is chosen by --kinds {options.kinds} --means {options.means}.")
-    # Loads what all runs share; forks of a process with threads of a simulator's would not do.
+    # Load what all runs need, but no simulator: its threads would not survive a fork.
     gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
     gs.minimize(loss, np.zeros(3), samples="independent", max_steps=2, seed=0)
     gs.minimize(exact_loss, np.zeros(3), budget=50, seed=0)
@@ -895,10 +897,10 @@ def main() -> None:
             path = Path(folder) / "trials.jsonl"
         else:
             path = options.out.with_suffix(f".{options.part}.jsonl" if options.part else ".jsonl")
-        told = {name: getattr(options, name) for name in ("seed", "ray", "kinds", "means")}
+        request = {name: getattr(options, name) for name in ("seed", "ray", "kinds", "means")}
         others = [] if options.part else sorted(path.parent.glob(f"{path.stem}.*.jsonl"))
         first = PARTS * options.part
-        journal = Journal(path, told, chosen, others=others, first=first, again=options.again)
+        journal = Journal(path, request, chosen, others=others, first=first, again=options.again)
         trials = soak(
             options.points,
             options.seed,
@@ -928,7 +930,7 @@ def main() -> None:
     elif options.part:
         print(f"{path} has the trials of this part: the command without --part adds them.")
     elif options.out:
-        found = {
+        report = {
             "date": date.today().isoformat(),
             "commit": ", ".join(dict.fromkeys(journal.commits)),
             "command": f"python -m benchmarks.soak {' '.join(sys.argv[1:])}".strip(),
@@ -944,9 +946,9 @@ def main() -> None:
                 for t in wrong
             ],
         }
-        options.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-        for each in journal.paths:
-            each.unlink()
+        options.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+        for part in journal.paths:
+            part.unlink()
         print(f"wrote {options.out}")
     if wrong:
         sys.exit(1)

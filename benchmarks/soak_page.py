@@ -78,7 +78,7 @@ else (a policy, a result, a log, a plan) by another one is not damage.
 """
 
 
-MENDS = {  # what was found, and how it was fixed
+FIXES = {  # words of a problem, and how it was fixed
     "left 1 processes: ray::RayWorker": (
         "A Ray actor was left behind if it was frozen just before its run was killed. Fixed: the "
         "kernel ends it together with Ray's local server."
@@ -96,7 +96,7 @@ MENDS = {  # what was found, and how it was fixed
 
 
 def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]) -> str:
-    """The page: a table for each of the files with results."""
+    """The page, with a table for each file of results."""
     text = HEAD + RUNS
     for soak in sorted(soaks, key=lambda soak: soak["date"]):
         text += f"\n### {soak['points']:,} points, {soak['date']}\n"
@@ -114,11 +114,11 @@ def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]
             text += _row(*cells, row["problems"])
         runs, points = f"{soak['runs']:,}", f"{soak['points']:,}"
         wrong = [f"{p['what']}: {'; '.join(p['found'])}" for p in soak["problems"]]
-        text += f"\n{points} points in {runs} runs, {_said(wrong)}"
+        text += f"\n{points} points in {runs} runs, {_problems(wrong)}"
         if soak.get("note"):
             text += f"\n{soak['note']}\n"
         if soak.get("mended"):
-            text += _mended(soak["mended"])
+            text += _fixed(soak["mended"])
         text += _origin(soak)
     text += FILES
     for fuzz in sorted(fuzzes, key=lambda fuzz: fuzz.get("cache", "") == "cold"):
@@ -128,7 +128,7 @@ def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]
         for row in fuzz["rows"]:
             text += _row(row["what"], row["cases"], _counts(row["outcomes"]), row["problems"])
         wrong = [f"{p['specimen']}, {p['what']}: {p['problem']}" for p in fuzz["problems"]]
-        text += f"\n{fuzz['cases']:,} cases, {_said(wrong)}"
+        text += f"\n{fuzz['cases']:,} cases, {_problems(wrong)}"
         text += f"\nCases by file: {_counts(fuzz['specimens'], ': ', '; ')}.\n{_origin(fuzz)}"
         if (planned := fuzz.get("planned", 0)) > fuzz["cases"]:
             text += f"It was stopped after {fuzz['cases']:,} of {planned:,} cases.\n"
@@ -145,43 +145,44 @@ def _counts(counts: Mapping[str, int], between: str = " ", after: str = ", ") ->
     return after.join(f"{name}{between}{n:,}" for name, n in sorted(counts.items()))
 
 
-def _mended(found: Sequence[Mapping[str, Any]]) -> str:
-    """What was found before, by what it was and what was done about it."""
+def _fixed(problems: Sequence[Mapping[str, Any]]) -> str:
+    """The problems of earlier trials, by how they were fixed."""
     text = (
         "\nThese problems were found first, and fixed. The same trials were then repeated, and the "
         "table counts the repetitions:\n\n"
     )
-    rest = list(found)
-    for words, told in MENDS.items():
-        ours = [was for was in rest if words in "; ".join(was["found"])]
-        rest = [was for was in rest if was not in ours]
+    rest = list(problems)
+    for words, fix in FIXES.items():
+        ours = [problem for problem in rest if words in "; ".join(problem["found"])]
+        rest = [problem for problem in rest if problem not in ours]
         if ours:
-            names = ", ".join(re.sub(".*, ", "", was["what"]) for was in ours)
-            text += f"- {told} ({names}, at commit {', '.join({was['commit'] for was in ours})})\n"
-    return text + "".join(f"- {was['what']}: {'; '.join(was['found'])}\n" for was in rest)
+            names = ", ".join(re.sub(".*, ", "", problem["what"]) for problem in ours)
+            commits = ", ".join({problem["commit"] for problem in ours})
+            text += f"- {fix} ({names}, at commit {commits})\n"
+    return text + "".join(f"- {p['what']}: {'; '.join(p['found'])}\n" for p in rest)
 
 
-def _said(wrong: Sequence[str]) -> str:
+def _problems(wrong: Sequence[str]) -> str:
     if not wrong:
         return "no problems.\n"
     return f"{len(wrong)} with a problem:\n\n" + "".join(f"- {words}\n" for words in wrong)
 
 
-def _origin(found: Mapping[str, Any]) -> str:
-    parts = f" ({found['parts']} parts together)" if found.get("parts", 1) > 1 else ""
+def _origin(results: Mapping[str, Any]) -> str:
+    parts = f" ({results['parts']} parts together)" if results.get("parts", 1) > 1 else ""
     return (
-        f"\nRun {found['date']} at commit {found['commit']} with `{found['command']}`, in "
-        f"{found['minutes']:g} minutes{parts}, on {found['machine']}.\n"
+        f"\nRun {results['date']} at commit {results['commit']} with `{results['command']}`, in "
+        f"{results['minutes']:g} minutes{parts}, on {results['machine']}.\n"
     )
 
 
 def main() -> None:
     """Read the results, and write the page."""
-    found = [
+    soaks, fuzzes = (
         [json.loads(path.read_text()) for path in sorted(RESULTS.glob(pattern))]
         for pattern in ("soak*.json", "fuzz-files*.json")
-    ]
-    PAGE.write_text(page(*found), encoding="utf-8")
+    )
+    PAGE.write_text(page(soaks, fuzzes), encoding="utf-8")
     print(f"wrote {PAGE}")
 
 

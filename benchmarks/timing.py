@@ -1,6 +1,6 @@
-"""Interleaved timing: in each repeat every competitor runs once, so a busy moment hits them all.
+"""Interleaved timing: every competitor runs once in each repeat, so a busy moment hits them all.
 
-Times are CPU times of the process: what other programs take from the core does not count.
+Times are CPU times of the process, which do not include other programs on the same core.
 """
 
 import gc
@@ -16,7 +16,7 @@ Times = dict[str, NDArray[np.float64]]
 
 
 class Effort(NamedTuple):
-    """How much time to spend: repeats, and seconds that one measurement should last."""
+    """How much time to spend: the number of repeats, and the seconds of one measurement."""
 
     repeats: int
     seconds: float
@@ -35,7 +35,7 @@ class Spread(NamedTuple):
 
 
 def interleave(competitors: Competitors, effort: Effort) -> Times:
-    """Seconds of one call of each competitor, one entry a repeat."""
+    """The seconds of one call of each competitor, with an entry for each repeat."""
     loops = {name: _loops(call, effort.seconds) for name, call in competitors.items()}
     names = list(competitors)
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -43,7 +43,7 @@ def interleave(competitors: Competitors, effort: Effort) -> Times:
     gc.disable()
     try:
         for repeat in range(effort.repeats):
-            first = repeat % len(names)  # who comes after whom changes from repeat to repeat
+            first = repeat % len(names)  # the competitors start in turn
             for name in names[first:] + names[:first]:
                 times[name].append(_measure(competitors[name], loops[name]))
             gc.collect()
@@ -64,7 +64,7 @@ def spread(values: NDArray[np.float64]) -> Spread:
 
 
 def _loops(call: Callable[[], object], seconds: float) -> int:
-    """How many calls last about that long; two calls before it compile and warm up."""
+    """How many calls take about ``seconds``, after two calls that compile and warm up."""
     call()
     call()
     loops = 1

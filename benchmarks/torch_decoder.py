@@ -1,4 +1,4 @@
-"""A decoder of plain torch modules with random weights, at the sizes that people fine-tune."""
+"""A decoder of plain torch modules with random weights, in sizes that are usual in fine-tuning."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ SIZES = {
 
 
 class Block(nn.Module):
-    """Attention with grouped keys, and a gated perceptron."""
+    """Grouped-query attention and a gated perceptron."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Next-word prediction."""
+    """A decoder that predicts the next word."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Decoder(nn.Module):
 
 
 def build(size: str, device: str, dtype: torch.dtype) -> Decoder:
-    """A decoder with random weights, made where it will be used."""
+    """A decoder with random weights, which are created on the device."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -103,7 +103,7 @@ def batch(size: str, device: str, rows: int = 16, length: int = 256) -> torch.Te
 
 
 def loss(model: nn.Module, words: torch.Tensor) -> torch.Tensor:
-    """The mean cross-entropy of the next word, row by row: logits in float32 take little room."""
+    """The mean cross-entropy of the next word, row by row to save memory for float32 logits."""
     logits = model(words[:, :-1])
     total = torch.zeros((), device=words.device)
     for row, right in zip(logits, words[:, 1:], strict=True):

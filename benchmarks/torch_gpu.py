@@ -1,10 +1,10 @@
-"""Zeroth-order training of large models: what it costs beside the forward passes it needs.
+"""Zeroth-order training of large models: its cost relative to the forward passes.
 
     python -m benchmarks.torch_gpu --out docs/results/benchmarks-torch-gpu.json
     python -m benchmarks.torch_gpu --device cpu --sizes 100m --out ...   # one thread, float32
 
-Each row is a ratio of times taken in turn in one run. Rows are printed, and the file is written, as
-soon as they are there. On a GPU it first compares the Triton kernels with the Numba ones.
+Each row is a ratio of times that are measured in turns. Every new row is printed and written to the
+file at once. On a GPU the Triton kernels are first compared with the Numba kernels.
 """
 
 import argparse
@@ -41,7 +41,7 @@ BARS = {
 
 
 class Record:
-    """Rows that are printed and written as they come."""
+    """Rows, which are printed and written at once."""
 
     def __init__(self, path: Path | None, seconds: float, bars: dict[str, float]) -> None:
         self.path = path
@@ -405,9 +405,9 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=10_000)
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--skip", default="", help="of compare and drift, what is left out")
-    given = parser.parse_args()
-    device = given.device
-    record = Record(given.out, given.seconds, BARS if device == "cuda" else CPU_BARS)
+    options = parser.parse_args()
+    device = options.device
+    record = Record(options.out, options.seconds, BARS if device == "cuda" else CPU_BARS)
     on_gpu = device == "cuda"
     if not on_gpu:
         torch.set_num_threads(1)
@@ -420,10 +420,10 @@ def main() -> None:
         import triton
 
         record.facts["triton"] = triton.__version__
-        if "compare" not in given.skip.split(","):
+        if "compare" not in options.skip.split(","):
             compare(record, device)
     dtype = torch.bfloat16 if on_gpu else torch.float32
-    for size in given.sizes.split(","):
+    for size in options.sizes.split(","):
         if record.late:
             break
         model = torch_decoder.build(size, device, dtype)
@@ -436,10 +436,10 @@ def main() -> None:
         gc.collect()
         if on_gpu:
             torch.cuda.empty_cache()
-    if on_gpu and given.tune and not record.late:
+    if on_gpu and options.tune and not record.late:
         tune(record, device)
-    if on_gpu and not record.late and "drift" not in given.skip.split(","):
-        drift(record, device, given.evaluations)
+    if on_gpu and not record.late and "drift" not in options.skip.split(","):
+        drift(record, device, options.evaluations)
     record.add("end", seconds=round(record.elapsed, 1))
 
 

@@ -1,7 +1,7 @@
-"""MeZO's way of a step, to be measured beside ours.
+"""A step of MeZO, for comparison with ours.
 
-One Gaussian pair; noise is made by torch's generator, which is seeded again for each of four passes
-over the parameters: +c, −2c, +c, and the update.
+It has one Gaussian pair. Torch's generator makes the noise; it is seeded again for each of four
+passes over the parameters: +c, −2c, +c, and the update.
 """
 
 from collections.abc import Callable

@@ -1,15 +1,15 @@
-"""Trainings with no option, on many seeds: when a test first reaches a target, and when it holds.
+"""Trainings by default, with many seeds: when a test first reaches a target, and when it is held.
 
     python -m benchmarks.training Hopper-v5 --target 2500 --seeds 9201-9210 --out tests.csv
     python -m benchmarks.training Ant-v5 --target 3000 --seeds 101-110 --device cuda --out tests.csv
 
-A target is held when five tests in a row have reached it; there a training ends, or when its time
-or its iterations are up. On a GPU (and on ``warp-cpu``) every iteration is tested, on 64 episodes,
-since that costs nothing there; with ``--device cpu`` every tenth, on 20. Trainings use all cores
-that the process may (``taskset -c 0`` leaves one). Times count from the start of the training and
-include compiling what no cache has. Every test becomes a row of ``--out``; a seed that has ended
-there already is not repeated, so the command may be stopped and given again. ``--table`` prints
-what the file has.
+A target is held when five tests in a row have reached it. A training ends there, or when its time
+or its iterations are used up. On a GPU (and on ``warp-cpu``) every iteration is tested, on 64
+episodes, since that costs nothing there; with ``--device cpu`` every tenth, on 20. Trainings use
+all cores of the process (``taskset -c 0`` leaves one). Times count from the start of the training
+and include compiling what is not cached. Every test becomes a row of ``--out``. A seed that has
+ended in that file is not repeated, so the command can be interrupted and repeated. ``--table`` only
+prints the results in the file.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Training(NamedTuple):
         return next((i for i, test in enumerate(self.tests) if _return(test) >= target), None)
 
     def held(self, target: float) -> int | None:
-        """The test with which the target is held."""
+        """The test from which on the target counts as held."""
         row = 0
         for i, test in enumerate(self.tests):
             row = row + 1 if _return(test) >= target else 0
@@ -54,18 +54,18 @@ class Training(NamedTuple):
 
 
 def trainings(rows: Iterable[Row]) -> list[Training]:
-    """The trainings of a file, in its order."""
-    found: dict[tuple[str, str, int], list[Row]] = {}
+    """The trainings in the rows of a file, in the same order."""
+    tests_of: dict[tuple[str, str, int], list[Row]] = {}
     for row in rows:
-        found.setdefault((row["environment"], row["device"], int(row["seed"])), []).append(row)
-    return [Training(*key, tests) for key, tests in found.items()]
+        tests_of.setdefault((row["environment"], row["device"], int(row["seed"])), []).append(row)
+    return [Training(*key, tests) for key, tests in tests_of.items()]
 
 
-def train(name: str, given: Any, seed: int, write: Any) -> None:
-    """Train one seed, and write each test down."""
+def train(name: str, options: Any, seed: int, write: Any) -> None:
+    """Train with one seed, and write a row for each test."""
     began = time.perf_counter()
     tests: list[Row] = []
-    every, episodes = (10, 20) if given.device == "cpu" else (1, 64)
+    every, episodes = (10, 20) if options.device == "cpu" else (1, 64)
 
     def look(intermediate_result: Any) -> bool:
         test = intermediate_result.test
@@ -73,11 +73,11 @@ def train(name: str, given: Any, seed: int, write: Any) -> None:
             return False
         now = time.perf_counter() - began
         tests.append({"mean_return": repr(test.mean_return)})
-        here = Training(name, given.device, seed, tests)
-        held = here.held(given.target) is not None
-        late = "time" if now > given.seconds else ""
-        ended = "held" if held else "iterations" if test.step >= given.iterations else late
-        row = (name, given.device, seed, test.step, f"{now:.1f}", test.trajectories)
+        here = Training(name, options.device, seed, tests)
+        held = here.held(options.target) is not None
+        late = "time" if now > options.seconds else ""
+        ended = "held" if held else "iterations" if test.step >= options.iterations else late
+        row = (name, options.device, seed, test.step, f"{now:.1f}", test.trajectories)
         write([*row, test.env_steps, f"{test.mean_return:.2f}", ended])
         print(
             f"{name} {seed}: {test.step:4} {now:7.1f} s {test.env_steps:13,} steps, "
@@ -88,7 +88,7 @@ def train(name: str, given: Any, seed: int, write: Any) -> None:
 
     gs.rl.train(
         name,
-        device=given.device,
+        device=options.device,
         seed=seed,
         max_steps=10**6,
         test_every=every,
@@ -98,19 +98,19 @@ def train(name: str, given: Any, seed: int, write: Any) -> None:
     )
 
 
-def table(found: Sequence[Training], target: float) -> list[str]:
-    """What became of some trainings, a line for each."""
+def table(shown: Sequence[Training], target: float) -> list[str]:
+    """A table of trainings, with a line for each."""
     lines = [
         "| environment | device | target | seed | first reached | held | iterations | env steps |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for each in found:
-        first, held = each.reached(target), each.held(target)
-        last = each.tests[-1 if held is None else held]
+    for training in shown:
+        first, held = training.reached(target), training.held(target)
+        last = training.tests[-1 if held is None else held]
         steps = float(last["env_steps"]) / 1e6
         lines.append(
-            f"| {each.environment} | {each.device} | {target:g} | {each.seed} | "
-            f"{_when(each, first)} | {_when(each, held)} | {last['iteration']} | "
+            f"| {training.environment} | {training.device} | {target:g} | {training.seed} | "
+            f"{_when(training, first)} | {_when(training, held)} | {last['iteration']} | "
             f"{steps:.1f} million |"
         )
     return lines
@@ -152,33 +152,33 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=10**6, help="for each seed, at most")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--table", action="store_true", help="train nothing")
-    given = parser.parse_args()
-    seeds = [(given.environment, given.device, seed) for seed in _seeds(given.seeds)]
-    if not given.table:
-        _train_missing(seeds, given)
-    shown = [training for training in trainings(_read(given.out)) if training[:3] in seeds]
+    options = parser.parse_args()
+    seeds = [(options.environment, options.device, seed) for seed in _seeds(options.seeds)]
+    if not options.table:
+        _train_missing(seeds, options)
+    shown = [training for training in trainings(_read(options.out)) if training[:3] in seeds]
     if not shown:
-        where = f"{given.environment} on {given.device}"
-        raise SystemExit(f"{given.out} has no {where} of these seeds.")
-    print("\n".join(table(shown, given.target)))
+        where = f"{options.environment} on {options.device}"
+        raise SystemExit(f"{options.out} has no {where} of these seeds.")
+    print("\n".join(table(shown, options.target)))
 
 
-def _train_missing(seeds: Sequence[tuple[str, str, int]], given: Any) -> None:
-    """Train the seeds that have not ended; what was cut off begins again, for its times' sake."""
-    found = trainings(_read(given.out))
-    ended = {training[:3] for training in found if training.tests[-1]["ended"]}
+def _train_missing(seeds: Sequence[tuple[str, str, int]], options: Any) -> None:
+    """Train the seeds that have not ended, those that were interrupted from the start."""
+    known = trainings(_read(options.out))
+    ended = {training[:3] for training in known if training.tests[-1]["ended"]}
     missing = [seed for seed in seeds if seed not in ended]
-    kept = given.out.with_suffix(".new")  # so that a kill never finds half of what was there
+    kept = options.out.with_suffix(".new")  # the old file stays until this is complete
     with kept.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        for training in found:
+        for training in known:
             if training[:3] not in missing:
                 writer.writerows([test[name] for name in COLUMNS] for test in training.tests)
-    kept.replace(given.out)
-    with given.out.open("a", newline="", buffering=1) as file:
+    kept.replace(options.out)
+    with options.out.open("a", newline="", buffering=1) as file:
         for name, _, seed in missing:
-            train(name, given, seed, csv.writer(file).writerow)
+            train(name, options, seed, csv.writer(file).writerow)
 
 
 if __name__ == "__main__":

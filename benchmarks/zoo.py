@@ -2,10 +2,10 @@
 
 python -m benchmarks.zoo --runs FOLDER [NAME ...]
 
-Each policy is the best one of one training with one seed and no number chosen but that of
-iterations; its return is measured afterwards, in episodes that neither the training nor its tests
-have seen. A training that FOLDER has already is not repeated, and policies that are not named stay
-as they are. --page writes the table alone.
+Each policy is the best one of a training with one seed and the default options; only the number of
+iterations was chosen. Its return is measured afterwards, in episodes that neither the training nor
+its tests have seen. Trainings in FOLDER are not repeated, and policies that are not named stay as
+they are. --page only writes the table.
 """
 
 import argparse
@@ -31,7 +31,7 @@ MOST = 150_000  # bytes
 
 
 class Plan(NamedTuple):
-    """How a policy is trained, and how its film is cut."""
+    """How long a policy is trained, and which steps its film shows."""
 
     environment: str
     iterations: int
@@ -51,7 +51,7 @@ PLANS = {
 
 
 def command_of(plan: Plan) -> list[str]:
-    """The training, as a shell says it."""
+    """The arguments of the command that trains."""
     return [
         *("train", plan.environment, "--seed", str(SEED)),
         *("--max-steps", str(plan.iterations)),
@@ -63,31 +63,31 @@ def train(name: str, plan: Plan, runs: Path) -> ZooPolicy:
     folder = runs / plan.environment
     words = command_of(plan)
     line = [sys.executable, "-m", "gensmooth", *words, "--folder", str(folder), "--json"]
-    told = json.loads(subprocess.run(line, check=True, stdout=subprocess.PIPE).stdout)
+    summary = json.loads(subprocess.run(line, check=True, stdout=subprocess.PIPE).stdout)
     file = FOLDER / f"{name}{SUFFIX}"
     shutil.copyfile(folder / "policy-best", file)
     policy = gs.rl.load_policy(file, environment=plan.environment)
-    found = gs.rl.evaluate(policy, episodes=EPISODES)
+    result = gs.rl.evaluate(policy, episodes=EPISODES)
     return ZooPolicy(
         name=name,
         environment=policy.environment,
         command=" ".join(["gensmooth", *words, "--folder", name]),
         seed=policy.seed,
         iterations=policy.step,
-        training_episodes=told["trajectories"],
+        training_episodes=summary["trajectories"],
         num_parameters=policy.parameters.size,
-        mean_return=found.mean_return,
-        low=found.low,
-        high=found.high,
-        confidence=found.confidence,
-        deviation=found.deviation,
-        episodes=found.episodes,
-        evaluation_seed=found.seed,
+        mean_return=result.mean_return,
+        low=result.low,
+        high=result.high,
+        confidence=result.confidence,
+        deviation=result.deviation,
+        episodes=result.episodes,
+        evaluation_seed=result.seed,
     )
 
 
 def film(name: str, plan: Plan) -> Path:
-    """A small film: one palette, few colours, no dither, so that still parts cost nothing."""
+    """A small film: one palette of few colours without dithering, so still parts take no space."""
     path = FILMS / f"{name}.gif"
     with TemporaryDirectory() as folder:
         large = Path(folder) / "film.gif"
@@ -101,7 +101,7 @@ def film(name: str, plan: Plan) -> Path:
                 frames.append(source.convert("RGB").resize(size, Image.Resampling.BOX))
     for colors in (64, 32, 16, 8):
         palette = frames[len(frames) // 2].quantize(colors, Image.Quantize.MAXCOVERAGE)
-        few = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in frames]
+        few = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
         hold = round(1000 / made.fps / 10) * 10  # whole hundredths of a second
         few[0].save(path, save_all=True, append_images=few[1:], duration=hold, loop=0)
         if path.stat().st_size <= MOST:
@@ -154,7 +154,7 @@ def main() -> None:
         FOLDER.mkdir(exist_ok=True)
         FILMS.mkdir(exist_ok=True)
         rows[name] = train(name, PLANS[name], options.runs)
-        listed = [rows[each]._asdict() for each in PLANS if each in rows]
+        listed = [rows[known]._asdict() for known in PLANS if known in rows]
         index.write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
         print(rows[name], film(name, PLANS[name]).stat().st_size, "bytes of film")
     write_page([rows[name] for name in PLANS if name in rows])

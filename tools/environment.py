@@ -1,10 +1,10 @@
-"""Create a virtual environment with gensmooth in it, and say what it is waiting for.
+"""Create a virtual environment with gensmooth in it, and show the progress.
 
     python3 tools/environment.py .venv demo --extras report
     python3 tools/environment.py .venv test-all --extras test-all --pip-first torch
 
-The Makefile calls it. Only Python 3.11 or newer is needed. Packages come at the pinned versions of
-constraints.txt, through uv where it can be installed (a tenth of pip's time), otherwise through
+The Makefile calls it. Only Python 3.11 or newer is needed. Packages are installed at the pinned
+versions of constraints.txt, by uv if it can be installed (a tenth of pip's time), otherwise by
 pip. The time stamp of the file NAME in the environment tells make when this was done.
 """
 
@@ -46,32 +46,32 @@ def main() -> None:
     if options.pip_first:
         say(f"installing {options.pip_first} with pip")
         pip(python, "--no-compile", "--no-deps", "-c", options.constraints, options.pip_first)
-    what = ["--editable", f".[{options.extras}]", "--constraint", options.constraints]
-    say(f"installing gensmooth and what its extras need: {options.extras}")
-    install(python, what)
+    requirements = ["--editable", f".[{options.extras}]", "--constraint", options.constraints]
+    say(f"installing gensmooth with the extras {options.extras}")
+    install(python, requirements)
     (options.folder / options.name).touch()
     say("the environment is ready")
 
 
-def install(python: Path, what: list[str]) -> None:
-    """Install with uv; with pip where uv is not to be had, or does not reach what pip reaches."""
+def install(python: Path, requirements: list[str]) -> None:
+    """Install with uv; with pip if uv cannot be installed or fails."""
     uv = python.with_name("uv")
     if not uv.exists():
         pip(python, "uv", check=False)
     if uv.exists():
-        if run([uv, "pip", "install", "--python", python, *what], check=False):
+        if run([uv, "pip", "install", "--python", python, *requirements], check=False):
             return
         say("uv has failed; trying pip")
-    pip(python, *what)
+    pip(python, *requirements)
 
 
 def pip(python: Path, *words: str, check: bool = True) -> bool:
-    """Whether ``pip install`` succeeds."""
+    """Run ``pip install``; returns whether it succeeded."""
     return run([python, "-m", "pip", "install", "--disable-pip-version-check", *words], check=check)
 
 
 def run(line: list[str | Path], *, check: bool = True) -> bool:
-    """Run a command and show the lines of its output that tell how far it is."""
+    """Run a command and show the lines of its output that report progress."""
     kept: list[str] = []
     words = list(map(str, line))
     with subprocess.Popen(
@@ -90,9 +90,9 @@ def run(line: list[str | Path], *, check: bool = True) -> bool:
 _SHOWN = [["Resolved"], ["Downloading"], ["Building"], ["Prepared"], ["Installed"], ["Installing"]]
 
 
-def say(what: str) -> None:
-    """Say what is being done, and how long it has taken so far."""
-    print(f"[{time.monotonic() - BEGAN:3.0f} s] {what}", flush=True)
+def say(line: str) -> None:
+    """Print a line, with the seconds since the start."""
+    print(f"[{time.monotonic() - BEGAN:3.0f} s] {line}", flush=True)
 
 
 if __name__ == "__main__":

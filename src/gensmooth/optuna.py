@@ -106,7 +106,9 @@ class GensmoothSampler(BaseSampler):
         self._lock = threading.RLock()
         self._points: PointByPoint | None = None
         self._key = ""  # identifies the search space
-        self._seen = 0  # earlier trials belong to completed steps and need not be read again
+        self._seen = (
+            0  # trials before this one belong to completed steps and need not be read again
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
@@ -231,7 +233,7 @@ class GensmoothSampler(BaseSampler):
             ticket = self._ticket(trial)
             if trial.state not in _ENDED or ticket is None or ticket.step >= points.step:
                 break
-            self._seen = trial.number + 1  # earlier trials need not be read again
+            self._seen = trial.number + 1
 
     def _ticket(self, trial: FrozenTrial) -> Ticket | None:
         try:

@@ -1,4 +1,4 @@
-"""What the tests of evaluators share: objectives that workers can import, searches, a loop."""
+"""Shared by the tests of evaluators: objectives that workers can import, searches, a loop."""
 
 import ctypes
 import os
@@ -24,7 +24,7 @@ DIM = 7
 
 
 def wavy(x: NDArray[Any], rng: np.random.Generator | None = None) -> float:
-    """Smooth, not symmetric, with noise when it is handed a generator."""
+    """Smooth and not symmetric; noisy if it gets a generator."""
     noise = 0.0 if rng is None else 0.1 * rng.standard_normal()
     return float((np.cos(x) + 0.1 * (x - 0.3) ** 2).sum() + noise)
 
@@ -49,7 +49,7 @@ def with_extras_block(
 
 
 def check_context_and_extras(evaluator: Evaluator) -> None:
-    """What goes out beside the point and comes back beside the value, in training and in tests."""
+    """Check the inputs beside the point and the outputs beside the value, also in tests."""
     search = search_of(samples="independent")
     for fun, vectorized in [(with_extras, False), (with_extras_block, 3)]:
         objective = Objective(fun, sampled=True, vectorized=vectorized, extras=2)
@@ -63,7 +63,7 @@ def check_context_and_extras(evaluator: Evaluator) -> None:
                 assert (found.extras == np.stack([noise, points[:, 0]], axis=1)).all()
                 expected = [wavy(x - step) + 0.5 * n for x, n in zip(points, noise, strict=True)]
                 assert (found.values == expected).all()
-                n = 5  # more values at the same x, with noise that is never that of training
+                n = 5  # more values at the same x, with noise that differs from the training's
                 zeros = np.zeros(n, np.int64)
                 test = batch.planned(Plan(zeros, zeros, np.arange(n)), Purpose.TEST)
                 tested = session.evaluate(state, test)
@@ -79,7 +79,7 @@ def _first_normals(batch: Batch) -> NDArray[np.float64]:
 
 def search_of(method: str = "bes", **options: Any) -> gs.RandomSearch:
     arguments: dict[str, Any] = {
-        "directions": gs.directions.named(method).shaped((DIM, 1)),  # for those that want a matrix
+        "directions": gs.directions.named(method).shaped((DIM, 1)),  # some need a matrix
         "num_directions": 4,
         "spacing": 0.1,
         "optimizer": gs.momentum(0.02),
@@ -124,7 +124,7 @@ def run(
 
 
 class Shuffled:
-    """An evaluator whose results come in an order of their own."""
+    """An evaluator whose results arrive in a random order."""
 
     @contextmanager
     def session(self, search: gs.RandomSearch, objective: Objective) -> Iterator["Shuffled"]:

@@ -1,12 +1,12 @@
-"""What must not change by a bit: cases, how each is run, and what is kept of it.
+"""Results that must not change by a bit: the cases, and how each is run and recorded.
 
 ``python tests/helpers/fingerprints.py`` runs every case and writes tests/data/fingerprints.json. Do
 that only when results are meant to change, and say in the changelog that they do. It needs torch
 and Warp: ``make .venv/test-all`` installs them. To record new cases alone, name their groups, or
 how their names begin: ``python tests/helpers/fingerprints.py pilot algorithm``.
 
-Bits depend on the type of processor and on the versions of the libraries that compute, so both are
-recorded. Elsewhere a hash says nothing; the leading numbers, which are kept beside it, do.
+Bits depend on the type of processor and on the versions of the numerical libraries, so both are
+recorded. On another machine the hashes are useless, and the leading numbers are compared instead.
 
 The cases of this file are the paper's methods, its environments and its studies.
 ``fingerprints_searches.py`` has those of all other searches, ``fingerprints_engines.py`` those of
@@ -35,7 +35,7 @@ from gensmooth.cli.main import app
 
 FILE = Path(__file__).parents[1] / "data" / "fingerprints.json"
 
-Fingerprint = dict[str, Any]  # "hash", and "lead": numbers that are about the same everywhere
+Fingerprint = dict[str, Any]  # "hash", and "lead": numbers that are nearly equal on all machines
 _LEAD = 3
 
 
@@ -148,17 +148,18 @@ def minimized(
 
 
 def of_results(results: Iterable[gs.Result], *, standard_error: bool = True) -> Fingerprint:
-    """Everything that runs found."""
-    found = list(results)
+    """The fingerprint of all fields of some results."""
+    runs = list(results)
     parts: list[Any] = []
-    for each in found:
-        past = each.history
-        parts += [each.x, each.best_x, each.fun, each.best_fun, each.nfev, each.nit, each.seed]
-        parts += [each.reason, each.dropped, dict(each.faults)]
+    for result in runs:
+        past = result.history
+        parts += [result.x, result.best_x, result.fun, result.best_fun]
+        parts += [result.nfev, result.nit, result.seed]
+        parts += [result.reason, result.dropped, dict(result.faults)]
         parts += [past.evaluations, past.value, past.gradient_norm, past.step_size]
         if standard_error:
             parts.append(past.standard_error)
-    last = found[-1]
+    last = runs[-1]
     return {"hash": digest(parts), "lead": lead([last.fun, *last.x.ravel()])}
 
 
@@ -175,7 +176,8 @@ def matrix(directions: str) -> Iterator[tuple[str, Callable[[], Fingerprint]]]:
             ]
             if samples is not None:
                 results.append(minimized(directions=directions, num_samples=3, **case))
-            # With shared samples the standard error left out the noise that directions share.
+            # The standard error with shared samples was once wrong, so it is not recorded: it left
+            # out the noise that all directions share.
             return of_results(results, standard_error=samples != "shared")
 
         yield f"{directions}/{estimator}/{samples}/{dtype}", run
@@ -274,7 +276,7 @@ def variants() -> Iterator[tuple[str, Callable[[], Fingerprint]]]:
         yield f"gradient/{directions}/{samples}", estimate
 
 
-# Each of these is another run's fingerprint: the workers do not show.
+# Each of these has the same fingerprint with every kind and number of workers.
 WORKERS: dict[str, Any] = {
     f"{directions}/{estimator}/{samples}/{dtype}": {
         "directions": directions,
@@ -298,12 +300,12 @@ WORKERS: dict[str, Any] = {
 
 
 def worked(name: str, workers: Any) -> Fingerprint:
-    """A run that workers shared, or one process made alone."""
+    """A run by workers, or by one process."""
     return of_results([minimized(min_fraction=0.1, **WORKERS[name], workers=workers)])
 
 
 def checkpointed() -> Iterator[tuple[str, Callable[[], Fingerprint]]]:
-    """What runs write: the lines of metrics."""
+    """The metrics files of runs."""
     for directions, optimizer in (("bes-shrinkage", "adam-cosine"), ("guided-es", "momentum")):
 
         def run(directions: str = directions, optimizer: str = optimizer) -> Fingerprint:
@@ -358,8 +360,8 @@ def of_lines(path: Path, names: list[str]) -> Fingerprint:
     return {"hash": digest([kept]), "lead": lead([line["value"] for line in kept])}
 
 
-# Reinforcement learning. What is chaotic has no leading numbers: on another type of processor
-# rounding alone makes another episode of it.
+# Reinforcement learning. It is chaotic: on another type of processor, rounding alone leads to
+# different episodes. So there are no leading numbers.
 TRAININGS: dict[str, dict[str, Any]] = {
     "Ant": {"method": "bes-shrinkage"},
     "Walker2d": {"method": "gs", "estimator": "forward"},
@@ -384,17 +386,17 @@ def of_training(environment: str, **options: Any) -> Fingerprint:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "training"
         usual = {"max_steps": 2, "test_every": 2, "seed": 5}
-        found = gs.rl.train(environment, **{**usual, **options}, folder=out)
+        result = gs.rl.train(environment, **{**usual, **options}, folder=out)
         lines = of_lines(out / "metrics.jsonl", ITERATION)
         kept = gs.rl.load_policy(out / "policy-best")
-    parts = [found.policy.parameters, found.best.parameters, kept.parameters, lines["hash"]]
-    ended = "iterations" if found.reason == "max_steps" else found.reason  # its former name
-    parts += [found.nfev, found.env_steps, ended]
-    parts += [[[getattr(test, field) for field in TEST] for test in found.tests]]
+    parts = [result.policy.parameters, result.best.parameters, kept.parameters, lines["hash"]]
+    ended = "iterations" if result.reason == "max_steps" else result.reason  # its former name
+    parts += [result.nfev, result.env_steps, ended]
+    parts += [[[getattr(test, field) for field in TEST] for test in result.tests]]
     return {"hash": digest(parts), "lead": []}
 
 
-# Studies: their commands, as they stand in the docs, and every key they have.
+# Studies: their commands, as in the documentation, and the keys of all their runs.
 STUDIES: dict[str, str] = {
     "linreg": "linreg --hyperparameters paper --seeds 1",
     "linreg, offline": "linreg --offline --hyperparameters paper --seeds 1 --methods bes-shrinkage",
@@ -410,7 +412,7 @@ STUDIES: dict[str, str] = {
 
 
 def study(name: str) -> Fingerprint:
-    """The keys and records of the runs of a study that a command makes."""
+    """The keys and records of a study's runs, after its command."""
     words = STUDIES[name].split()
     with tempfile.TemporaryDirectory() as folder:
         with mock.patch("gensmooth.lab.paper.reproduce.write_report"):  # it takes most of the time
@@ -422,17 +424,17 @@ def study(name: str) -> Fingerprint:
 
 
 def of_study(name: str, folder: Path) -> Fingerprint:
-    """The keys and records of the runs of a study in a folder."""
+    """The keys and records of the runs in a study's folder."""
     called = STUDIES[name].split()[0]
     kept = {where.name: run_of(where) for where in Path(folder, called, "runs").iterdir()}
     finals = [kept[key]["final"] for key in sorted(kept)]
-    if called == "timing":  # what it measures is never the same
+    if called == "timing":  # measured times differ in every run
         finals = []
         kept = {
             key: {**run, "final": None, "crc32": None, "rounds": len(run["rounds"])}
             for key, run in kept.items()
         }
-    # A grid search diverges here and there; the pilot decides by comparing values.
+    # Some runs of a grid search diverge; the pilot's decisions depend on comparing values.
     chaotic = called in ("rl", "controller", "untuned") or name.endswith("search")
     assert kept
     return {
@@ -444,7 +446,7 @@ def of_study(name: str, folder: Path) -> Fingerprint:
 
 
 def run_of(where: Path) -> dict[str, Any]:
-    """A finished run of a study: all of it but how long it took."""
+    """The record of a finished run without its times."""
     config = json.loads((where / "config.json").read_text())
     *rounds, end = [json.loads(line) for line in (where / "metrics.jsonl").read_text().splitlines()]
     kept = {name: end[name] for name in ("names", "final", "diverged", "crc32")}
@@ -452,23 +454,23 @@ def run_of(where: Path) -> dict[str, Any]:
 
 
 def keys(name: str, profile: Any) -> Fingerprint:
-    """The names of all runs of a study: its grid search, and what is reported with the tables."""
+    """The keys of all runs of a study: its grid search, and the runs with the paper's tables."""
     from gensmooth.lab.experiments.registry import find_study
 
-    found = find_study(name)
-    grid = hasattr(found.options, "hyperparameters")
-    reading = {"resets": "independent"} if hasattr(found.options, "resets") else {}
+    study = find_study(name)
+    grid = hasattr(study.options, "hyperparameters")
+    reading = {"resets": "independent"} if hasattr(study.options, "resets") else {}
     searched, tables = (
-        found.options(profile=profile, **reading, **({"hyperparameters": how} if grid else {}))
-        for how in ("search", "paper")
+        study.options(profile=profile, **reading, **({"hyperparameters": source} if grid else {}))
+        for source in ("search", "paper")
     )
-    specs = [*found.tuning(searched), *found.reporting(tables, found.select(tables, []))]
+    specs = [*study.tuning(searched), *study.reporting(tables, study.select(tables, []))]
     names = [spec.key for spec in specs]
     return {"hash": digest([sorted(names)]), "runs": len(set(names)), "lead": []}
 
 
 def cases() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
-    """Every case, in groups of which each is a test."""
+    """The cases of this file, in groups: each group is a test."""
     groups: dict[str, dict[str, Callable[[], Fingerprint]]] = {
         f"minimize {name}": dict([*matrix(name), *sizes(name)]) for name in (*METHODS, *FAMILIES)
     }
@@ -488,7 +490,7 @@ def cases() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
 
 
 def every_case() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
-    """The cases of this file and of the other two."""
+    """The cases of this file and of the two other files."""
     import fingerprints_engines
     import fingerprints_searches
 
@@ -497,14 +499,14 @@ def every_case() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
 
 def digest(parts: Iterable[Any]) -> str:
     """A hash of arrays (bytes, dtype and shape), and of plain values."""
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
-            found.update(f"{part.dtype.str}{part.shape}".encode())
-            found.update(np.ascontiguousarray(part).tobytes())
+            sha.update(f"{part.dtype.str}{part.shape}".encode())
+            sha.update(np.ascontiguousarray(part).tobytes())
         else:  # `repr` of a float has all its bits
-            found.update(json.dumps(part, sort_keys=True, default=_plain).encode())
-    return found.hexdigest()[:20]
+            sha.update(json.dumps(part, sort_keys=True, default=_plain).encode())
+    return sha.hexdigest()[:20]
 
 
 def _plain(value: Any) -> Any:
@@ -520,7 +522,7 @@ def lead(numbers: Iterable[float]) -> list[float | str]:
 
 
 def machine() -> dict[str, str]:
-    """What all bits depend on: the type of processor, and what computes."""
+    """What all bits depend on: the type of processor and the numerical libraries."""
     from llvmlite import binding
 
     return {
@@ -532,18 +534,18 @@ def machine() -> dict[str, str]:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """The installed versions, ``"none"`` where there is none."""
-    found: dict[str, str] = {}
+    """The installed versions; ``"none"`` for a package that is not installed."""
+    installed: dict[str, str] = {}
     for package in packages:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "none"
-    return found
+            installed[package] = "none"
+    return installed
 
 
 def packages(group: str, name: str) -> tuple[str, ...]:
-    """What else the bits of a case depend on; without it the case cannot be run."""
+    """The other packages that a case needs; its bits depend on their versions too."""
     if group.startswith("torch"):
         return ("torch",)
     if group.startswith("JAX"):
@@ -556,19 +558,21 @@ def packages(group: str, name: str) -> tuple[str, ...]:
 
 
 def main(beginnings: tuple[str, ...]) -> None:
-    """Record the groups whose names begin like this."""
+    """Record the groups whose names have these beginnings."""
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # as in conftest.py
     groups = every_case()
-    needed = {each for group in groups for name in groups[group] for each in packages(group, name)}
-    own = versions(*sorted(needed - {"mujoco"}))
-    if missing := [package for package, found in own.items() if found == "none"]:
+    needed = {
+        package for group in groups for name in groups[group] for package in packages(group, name)
+    }
+    extra = versions(*sorted(needed - {"mujoco"}))
+    if missing := [package for package, installed in extra.items() if installed == "none"]:
         sys.exit(f"Not installed: {', '.join(missing)}. `make .venv/test-all` installs them.")
     before = json.loads(FILE.read_text())
-    here = {"machine": machine(), "packages": own}
+    here = {"machine": machine(), "packages": extra}
     if beginnings and here["machine"] != before["machine"]:
         sys.exit("The rest was recorded on another type of machine: record all of it.")
     if beginnings:
-        here["packages"] = {**own, **before.get("packages", {})}
+        here["packages"] = {**extra, **before.get("packages", {})}
     kept: dict[str, Any] = {}
     for group, members in groups.items():
         old = before["groups"].get(group, {})

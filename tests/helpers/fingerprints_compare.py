@@ -1,7 +1,7 @@
 """How a fingerprint is compared with the recorded one.
 
-On another type of processor, or with other versions of what computes, bits differ: there the
-leading numbers are compared, and chaotic simulations not at all.
+On another type of processor, or with other versions of the numerical libraries, bits differ: there
+the leading numbers are compared, and chaotic simulations are not compared.
 """
 
 import json
@@ -15,12 +15,12 @@ from fingerprints import Fingerprint
 
 RECORDED = json.loads(fingerprints.FILE.read_text())
 SAME_MACHINE = fingerprints.machine() == RECORDED["machine"]
-# float32 has seven digits, a few steps lose some; wrong formulas lose all.
+# float32 has seven digits. A few steps lose some of them, a wrong formula loses all.
 ELSEWHERE = 1e-3
 
 
 def compare(group: str, members: Mapping[str, Callable[[], Fingerprint]]) -> None:
-    """Run members of a group, those whose packages are installed, and compare."""
+    """Run the cases of a group whose packages are installed, and compare them with the record."""
     here = {name: run for name, run in members.items() if _is_runnable(group, name)}
     if not here:
         pytest.skip(f"{group}: a package is not installed, or has no release for this Python")
@@ -44,5 +44,5 @@ def _is_runnable(group: str, name: str) -> bool:
 
 def _has_same_bits(group: str, name: str) -> bool:
     recorded = {**RECORDED["machine"], **RECORDED["packages"]}
-    own = fingerprints.packages(group, name)
-    return SAME_MACHINE and all(version(package) == recorded[package] for package in own)
+    packages = fingerprints.packages(group, name)
+    return SAME_MACHINE and all(version(package) == recorded[package] for package in packages)

@@ -1,4 +1,4 @@
-"""What must not change by a bit in what simulates robots, and in the steps of torch and of JAX.
+"""Results that must not change by a bit: simulated robots, and steps with torch and JAX.
 
 Every robot of the catalogue is trained for an iteration or two: by MuJoCo (``cpu``) and by fused
 physics (``warp-cpu``), whose kernels Warp compiles first, in about two minutes for all of them.
@@ -34,11 +34,11 @@ ROBOTS = [
     "Walker2d-v4",
     "Walker2d-v5",
 ]
-# Meta-World's arms run on the CPU alone. `fingerprints.TRAININGS` has the paper's two, and others.
+# Meta-World's arms run on the CPU only. The paper's arms are in `fingerprints.TRAININGS`.
 ARMS = ["ML1-Push-v3", "ML1-Reach-v3"]
 SIMULATED = [*(name for name in ROBOTS if name not in ("Ant", "HalfCheetahRandVel")), *ARMS]
 _ANTITHETIC = {"estimator": "antithetic", "num_directions": 3}
-# Searches that train otherwise than the paper's methods.
+# Searches other than the paper's methods.
 TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     "auto": ("Hopper-v5", {"num_directions": 5}),
     "auto, paired": ("InvertedPendulum-v5", {"num_directions": 3, "resets": "paired"}),
@@ -64,7 +64,7 @@ ON_WARP: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def robot(name: str, **options: Any) -> Fingerprint:
-    """A training that is as short as can be: five episodes."""
+    """The shortest training: five episodes."""
     usual: dict[str, Any] = {"method": "bes-shrinkage", "num_directions": 1}
     usual |= {"estimator": "antithetic", "test_episodes": 1, "threads": 1}
     if name.startswith(("Ant-", "HalfCheetah-", "Swimmer")):  # their episodes are long

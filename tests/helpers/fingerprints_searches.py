@@ -1,7 +1,7 @@
-"""What must not change by a bit in the searches that `fingerprints.py` leaves out.
+"""Results that must not change by a bit: the searches that `fingerprints.py` leaves out.
 
-These are the newer families of directions, the estimators that go by ranks, the algorithms of the
-literature, and the pilot. Each case is as small as it can be: a few steps in a few dimensions.
+These are the newer families of directions, the rank-based estimators, the algorithms of the
+literature, and the pilot. Each case is small: a few steps in a few dimensions.
 """
 
 import tempfile
@@ -51,7 +51,7 @@ RANKS: dict[str, Callable[[], Any]] = {
     "best-pairs": lambda: gs.BestPairs(2),
 }
 EVERY_ESTIMATOR = {**ESTIMATORS, **RANKS}
-# Algorithms that leave the estimator to the user, and those that have a distribution of their own.
+# Algorithms that accept any estimator; and those below, which adapt a distribution.
 ESTIMATING: dict[str, dict[str, Any]] = {
     "ars": {"num_directions": 3},
     "ars-v1": {"num_directions": 3},
@@ -62,12 +62,12 @@ ESTIMATING: dict[str, dict[str, Any]] = {
 }
 POPULATIONS = ["snes", "xnes", "cma-es"]
 ALGORITHMS = [*ESTIMATING, "stars", *POPULATIONS]
-TRAINING_ONLY = ["ars-v2", "ars-v2-t", "islands"]  # asked and told here
+TRAINING_ONLY = ["ars-v2", "ars-v2-t", "islands"]  # run by `ask` and `tell`
 STARS = {"noise": 0.05, "learning_rate": 0.01}
 
 
 def minimized(method: str, samples: Any = None, dtype: str = "float64", **options: Any) -> Any:
-    """A short run of a method that has a name."""
+    """A short run of a named method."""
     shape = options.pop("shape", (2, 3))
     fun = options.pop("fun", bowl if samples is None else noisy)
     lower = 0.1 if "log_scale" in options else -1.0
@@ -88,7 +88,7 @@ def run_of(*runs: dict[str, Any], chaotic: bool = False) -> Callable[[], Fingerp
 
 
 def newer(method: str) -> Cases:
-    """Estimators × samples in float64, one of them in float32, and several tiles with threads."""
+    """Estimators × samples in float64, one estimator in float32, and several tiles with threads."""
     options: dict[str, Any] = {"num_directions": 4, "max_steps": 3}
     shrunk = method.endswith("-shrinkage")  # differs from its family by a factor alone
     estimators = ("forward", "antithetic") if shrunk else EVERY_ESTIMATOR
@@ -112,7 +112,7 @@ def newer(method: str) -> Cases:
 
 
 def ranks() -> Cases:
-    """Estimators that go by ranks, with the directions of `fingerprints.METHODS`."""
+    """Rank-based estimators with the directions of `fingerprints.METHODS`."""
     for method, estimator in product(METHODS, RANKS):
 
         def run(method: str = method, estimator: str = estimator) -> Fingerprint:
@@ -131,7 +131,7 @@ def ranks() -> Cases:
 
 
 def algorithm(name: str) -> Cases:
-    """Estimators, where they can be chosen, × samples × dtypes; and options one by one."""
+    """Estimators (where there is a choice) × samples × dtypes; and options one by one."""
     own = ESTIMATING.get(name, {})
     for samples, dtype in product(SAMPLES, DTYPES):
         yield (
@@ -141,7 +141,7 @@ def algorithm(name: str) -> Cases:
                 {"method": name, "samples": samples, "dtype": dtype, "shape": (9,), "budget": 90},
             ),
         )
-    if name in ESTIMATING and name != "ars-v1-t":  # which "ars" is another name for
+    if name in ESTIMATING and name != "ars-v1-t":  # "ars" is another name for it
         for estimator, samples in product(EVERY_ESTIMATOR, SAMPLES):
 
             def run(estimator: str = estimator, samples: Any = samples) -> Fingerprint:
@@ -161,7 +161,7 @@ def algorithm(name: str) -> Cases:
         "one parameter": {"shape": (1,), "fun": square, "budget": 40},
     }
     if name in ("spsa", "spsa-1", "stars"):
-        cases["drop"]["max_steps"] = 1  # of its one or two directions one must be left
+        cases["drop"]["max_steps"] = 1  # it has few directions, and not all may be dropped
         cases["drop"]["num_directions"] = 9
     if name != "stars":
         cases["rate"] = {"learning_rate": 0.03}
@@ -187,7 +187,7 @@ def logs(x):
 
 
 def asked_and_told(name: str) -> Fingerprint:
-    """An algorithm for training alone, or the pilot as training has it: states, step by step."""
+    """The states of an algorithm that is for training only, or of the pilot as in training."""
     x = np.linspace(-1.0, 1.5, 5)
     search: Any
     if name in TRAINING_ONLY:
@@ -372,7 +372,7 @@ def pilot() -> Cases:
 
 
 def metrics() -> Cases:
-    """What runs of algorithms and of the pilot write: the lines of metrics."""
+    """The metrics files of runs of algorithms and of the pilot."""
     for method in ("auto", *ALGORITHMS, "lmrs", "low-rank"):
 
         def run(method: str = method) -> Fingerprint:
@@ -385,7 +385,7 @@ def metrics() -> Cases:
         yield f"metrics/{method}", run
 
 
-# Each of these is another run's fingerprint: the workers do not show.
+# Each of these has the same fingerprint with every kind and number of workers.
 WORKERS: dict[str, dict[str, Any]] = {
     "auto": {"method": "auto", "budget": 120},
     "auto, curved": {"method": "auto", "fun": curved, "shape": (4,), "budget": 120},
@@ -400,12 +400,12 @@ WORKERS: dict[str, dict[str, Any]] = {
 
 
 def worked(name: str, workers: Any) -> Fingerprint:
-    """A run that workers shared, or one process made alone."""
+    """A run by workers, or by one process."""
     return run_of({**WORKERS[name], "workers": workers}, chaotic=name.startswith("auto"))()
 
 
 def points() -> Cases:
-    """Searches that are asked for one point at a time, as Nevergrad and Optuna ask."""
+    """Searches that are asked for one point at a time, as by Nevergrad and Optuna."""
     from gensmooth.points import PointByPoint, make_search
     from gensmooth.searches.wanted import Wanted
 
@@ -446,7 +446,7 @@ def scipys() -> Cases:
 
 
 def cases() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
-    """Every case, in groups of which each is a test."""
+    """The cases of this file, in groups: each group is a test."""
     return {
         **{f"minimize {name}": dict(newer(name)) for name in NEWER},
         "ranks": dict(ranks()),

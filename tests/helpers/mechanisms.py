@@ -1,4 +1,4 @@
-"""Models for the tests of physics that is written down, states for them, and what MuJoCo says."""
+"""Models and states for the tests of gensmooth.physics, and MuJoCo's results for them."""
 
 from functools import cache
 from pathlib import Path
@@ -17,8 +17,8 @@ from gensmooth.physics.mujoco_calls import load_mujoco
 mujoco: Any = load_mujoco()
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 
-# Several trees on a tilted floor: an arm on a post that stands askew, with joints off centre about
-# general axes and a bracket without a joint in it; two free bodies; a sled on two slides.
+# Several trees on a tilted floor: an arm on a slanted post, with off-centre joints about general
+# axes and a bracket without a joint; two free bodies; a sled on two slide joints.
 WORKSHOP = """
 <mujoco>
   <option timestep="0.003"/>
@@ -72,7 +72,7 @@ WORKSHOP = """
   </actuator>
 </mujoco>
 """
-# Bodies in a heap, which all touch: free spheres and capsules in a funnel of two planes.
+# A heap of free spheres and capsules, all in contact, in a funnel of two planes.
 HEAP = """
 <mujoco>
   <option timestep="0.004" viscosity="0.1" density="5"/>
@@ -90,7 +90,7 @@ HEAP = """
   </worldbody>
 </mujoco>
 """
-# It tumbles fast, by Runge-Kutta's method, whose stages must know that rotations do not add up.
+# A fast tumbling body, integrated by Runge-Kutta, whose stages must not simply add rotations.
 TUMBLER = """
 <mujoco>
   <option timestep="0.02" integrator="RK4"/>
@@ -108,7 +108,7 @@ TUMBLER = """
   </worldbody>
 </mujoco>
 """
-# A raft that falls flat: more points touch at once than it has freedom to move.
+# A raft that falls flat: more points touch at once than it has degrees of freedom.
 RAFT = """
 <mujoco>
   <worldbody>
@@ -125,7 +125,8 @@ RAFT = """
   </worldbody>
 </mujoco>
 """
-# Two that never meet, with limbs of unequal length: what touches is moved by few velocities.
+# Two robots that never touch each other, with limbs of unequal length: each contact depends on few
+# of the velocities.
 STRANGERS = """
 <mujoco>
   <default><geom contype="0" conaffinity="1" friction="0.8"/></default>
@@ -166,7 +167,7 @@ MODELS = (*GYMNASIUM, *OWN)
 
 
 def model_of(name: str) -> Any:
-    """A model of one's own, solved by Newton's method to the last digit."""
+    """One of the models above or of Gymnasium, with MuJoCo's solver set to full precision."""
     if name in OWN:
         model = mujoco.MjModel.from_xml_string(OWN[name])
     else:
@@ -176,7 +177,7 @@ def model_of(name: str) -> Any:
 
 
 def exact(model: Any) -> None:
-    """Let MuJoCo solve as exactly as it can."""
+    """Set MuJoCo's solver to full precision."""
     model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     model.opt.iterations, model.opt.ls_iterations = 200, 200
     model.opt.tolerance, model.opt.ls_tolerance = 0.0, 1e-14
@@ -189,7 +190,7 @@ def mechanism_of(name: str) -> Mechanism:
 
 
 class State(NamedTuple):
-    """Where a robot is, and what drives it."""
+    """Positions, velocities and controls."""
 
     q: np.ndarray
     v: np.ndarray
@@ -199,7 +200,7 @@ class State(NamedTuple):
 def states(name: str, number: int, *, spread: float = 0.3, seed: int = 0) -> list[State]:
     """Random states, low enough that something touches."""
     model, rng = mechanism_of(name).model, np.random.default_rng(seed)
-    found: list[State] = []
+    drawn: list[State] = []
     for _ in range(number):
         q = model.qpos0 + spread * rng.standard_normal(model.nq)
         for j in np.flatnonzero(model.jnt_type == FREE):
@@ -212,12 +213,12 @@ def states(name: str, number: int, *, spread: float = 0.3, seed: int = 0) -> lis
             q[at + 3 : at + 7] = turned / np.linalg.norm(turned)
         if name in ("hopper", "walker2d_v5", "half_cheetah"):
             q[1] = rng.uniform(-0.3, 0.0) + (name != "half_cheetah") * rng.uniform(0.3, 1.2)
-        found.append(State(q, rng.standard_normal(model.nv), rng.standard_normal(model.nu)))
-    return found
+        drawn.append(State(q, rng.standard_normal(model.nv), rng.standard_normal(model.nu)))
+    return drawn
 
 
 def data_at(model: Any, state: State) -> Any:
-    """MuJoCo's data of a state."""
+    """MuJoCo's data at a state."""
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:], data.ctrl[:] = state
     mujoco.mj_forward(model, data)
@@ -225,17 +226,17 @@ def data_at(model: Any, state: State) -> Any:
 
 
 def full_inertia(model: Any, data: Any) -> np.ndarray:
-    """MuJoCo's M, by the call that this version has."""
-    found = np.zeros((model.nv, model.nv))
+    """MuJoCo's mass matrix M, whichever signature this version's ``mj_fullM`` has."""
+    inertia = np.zeros((model.nv, model.nv))
     if hasattr(data, "qM"):
-        mujoco.mj_fullM(model, found, data.qM)
+        mujoco.mj_fullM(model, inertia, data.qM)
     else:
-        mujoco.mj_fullM(model, data, found)
-    return found
+        mujoco.mj_fullM(model, data, inertia)
+    return inertia
 
 
 class Rows(NamedTuple):
-    """The constraints of a state: Jacobian, stiffness, reference acceleration."""
+    """The active constraints at a state: Jacobian, stiffness, reference acceleration."""
 
     jacobian: np.ndarray
     stiffness: np.ndarray
@@ -243,7 +244,7 @@ class Rows(NamedTuple):
 
 
 class System(NamedTuple):
-    """What an acceleration must fit: M, the forces without constraints, and the constraints.
+    """The terms that determine the acceleration: M, the unconstrained forces, the constraints.
 
     ``touching`` is the number of contacts.
     """
@@ -255,7 +256,7 @@ class System(NamedTuple):
 
 
 def system_of(mechanism: Mechanism, placed: Placed, state: State) -> System:
-    """As :mod:`mechanics` has it, but with all velocities along the world's axes, as MuJoCo has."""
+    """The system of :mod:`mechanics`, with all velocities along the world's axes, as in MuJoCo."""
     nv = mechanism.nv
     turn = np.array([placed.along_roots(unit) for unit in np.eye(nv).tolist()], float).T
     v = turn @ state.v
@@ -295,19 +296,19 @@ def system_of(mechanism: Mechanism, placed: Placed, state: State) -> System:
 
 
 def rows_by_mujoco(model: Any, data: Any) -> Rows:
-    """The constraints that MuJoCo has."""
+    """The constraints according to MuJoCo."""
     jacobian = np.array(data.efc_J).reshape(-1)[: data.nefc * model.nv].reshape(-1, model.nv)
     return Rows(jacobian, np.array(data.efc_D[: data.nefc]), np.array(data.efc_aref[: data.nefc]))
 
 
 def mismatch(one: Rows, two: Rows) -> float:
-    """How far rows differ, relative to their size, in whatever order; infinite if by number."""
+    """The largest relative difference of rows in any order; infinite if their numbers differ."""
     if len(one.stiffness) != len(two.stiffness):
         return np.inf
     if not len(one.stiffness):
         return 0.0
     tables = [np.column_stack([r.stiffness, r.reference, r.jacobian]) for r in (one, two)]
-    # D depends on the depth steeply where it is all but nothing: each column by its own size.
+    # The stiffness depends steeply on small depths, so each column is scaled by its own size.
     size = np.maximum(np.abs(tables[1]).max(axis=0), 1e-3)
     ours, theirs = (table / size for table in tables)
     left, worst = list(range(len(theirs))), 0.0
@@ -341,7 +342,7 @@ def best_acceleration(system: System, start: np.ndarray) -> np.ndarray:
 
 
 def gradient(system: System, a: np.ndarray) -> np.ndarray:
-    """Of the cost, at an acceleration: zero at the one that MuJoCo's law asks for."""
+    """The gradient of the cost at an acceleration; zero at MuJoCo's solution."""
     rows = system.rows
     short = np.minimum(rows.jacobian @ a - rows.reference, 0.0)
     return system.inertia @ a - system.force + rows.jacobian.T @ (rows.stiffness * short)

@@ -1,7 +1,7 @@
-"""Patience with other processes: what they write, start or end is there a while later.
+"""Waiting for other processes.
 
-How much later depends on what else the machine does. So nothing is asserted at once, no sleep
-stands for "by now it has", and what waits gives up only after so long that it would never come.
+The effects of another process appear with a delay that depends on the load of the machine. So
+tests poll for them instead of sleeping for a fixed time, with a limit that only a failure reaches.
 """
 
 import time
@@ -13,15 +13,15 @@ LONG = 300.0  # seconds; only a failing test waits that long
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = LONG) -> Any:
-    """Wait for something true, and return it; or what there is when the time is up."""
+    """Call the condition until it is true or the time is up; returns its last value."""
     end = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < end:
+    while not (value := condition()) and time.monotonic() < end:
         time.sleep(0.01)
-    return found
+    return value
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent to look does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -29,13 +29,13 @@ def alive(pid: int) -> bool:
 
 
 def children(parent: int) -> list[int]:
-    """The processes that a process has started, on Linux."""
-    found = []
+    """The ids of a process's children, on Linux."""
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             words = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(words[1]) == parent:
-            found.append(int(stat.parent.name))
-    return found
+            pids.append(int(stat.parent.name))
+    return pids

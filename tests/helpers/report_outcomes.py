@@ -1,4 +1,4 @@
-"""Made-up outcomes of every study, in the shape that the studies give them."""
+"""Invented outcomes of every study, in the format of the real ones."""
 
 import math
 
@@ -203,7 +203,7 @@ def timing(*, repeats=15, methods=SIX) -> Outcome:
 
 
 def unknown() -> Outcome:
-    """A study that nothing is drawn of."""
+    """A study without figures."""
     return Outcome("rl", "Reinforcement learning", "Later.", (), Options())
 
 

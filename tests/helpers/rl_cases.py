@@ -1,4 +1,4 @@
-"""Small Gymnasium environments, as ``rl_cases:Name-v0``, and episodes made by a formula."""
+"""Small Gymnasium environments, as ``rl_cases:Name-v0``, and episodes computed by a formula."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ SLIDER = "rl_cases:Slider-v0"
 
 
 class Slider(gymnasium.Env):
-    """A point on a plane that is to slide to the origin; a few numbers beside it never vary.
+    """A point that is to slide to the origin of a plane; some of its observations are constant.
 
     ``healthy_reward`` is a survival bonus as Gymnasium's MuJoCo environments have one.
     """
@@ -65,7 +65,7 @@ for kind in ("", "raise", "reward", "observation"):
 
 
 class SlowSlider(Slider):
-    """Each episode takes a while, and is written down when it begins and ends."""
+    """Slow episodes, whose begins and ends are written to a journal."""
 
     def reset(self, *, seed=None, options=None):
         seen = super().reset(seed=seed)
@@ -85,14 +85,14 @@ gymnasium.register(id="SlowSlider-v0", entry_point=SlowSlider, max_episode_steps
 
 
 class Dictionary(gymnasium.Env):
-    """Observations that are no numbers."""
+    """Observations that are not numbers."""
 
     observation_space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(3)})
     action_space = gymnasium.spaces.Discrete(2)
 
 
 class Many(gymnasium.Env):
-    """Actions that are several choices at a time."""
+    """Actions of several discrete choices."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,))
     action_space = gymnasium.spaces.MultiDiscrete([2, 3])
@@ -117,7 +117,7 @@ for env in (Dictionary, Many, Endless):
 
 
 class Formula:
-    """Rollouts whose returns are a function of the parameters; writes down what it is asked."""
+    """Rollouts whose returns are a function of the parameters; records how it is called."""
 
     workers = 1
 
@@ -137,13 +137,13 @@ class Formula:
         lengths = rng.integers(2, 9, len(batch))
         bonuses = lengths.astype(float)
         rewards = np.array([self.reward(x, i) for i, x in enumerate(points)])
-        each = [rng.normal(3, 2, (n, self.size)) for n in lengths]
+        seen = [rng.normal(3, 2, (n, self.size)) for n in lengths]
         moments = EpisodeMoments(
             lengths,
-            np.array([o.mean(axis=0) for o in each]),
-            np.array([((o - o.mean(axis=0)) ** 2).sum(axis=0) for o in each]),
+            np.array([o.mean(axis=0) for o in seen]),
+            np.array([((o - o.mean(axis=0)) ** 2).sum(axis=0) for o in seen]),
         )
-        self.observations.append(each)
+        self.observations.append(seen)
         return Episodes(rewards + bonuses, bonuses, lengths, moments)
 
     def test(self, state, scaling, episodes):

@@ -1,4 +1,4 @@
-"""Runs to be signalled from outside, each in a process of its own.
+"""Runs that tests send signals to, each in a process of its own.
 
     python run_programs.py KIND FOLDER      KIND: counter, minimize, train or study
 
@@ -22,7 +22,7 @@ STEPS = 60
 
 @dataclass(frozen=True)
 class Counter(Program[tuple[int, float], dict[str, float], float]):
-    """A stranger's own program: it counts, and sums what it has counted."""
+    """A user-defined program: it counts, and sums the numbers."""
 
     until: int
     pause: float = 0.0
@@ -59,7 +59,7 @@ steps = 0
 
 
 def told(what):
-    """Say it; from the 20th step on wait, so that a signal does not come after the end."""
+    """Print the step; from the 20th on pause, so that a signal arrives before the end."""
     global steps
     print(what, flush=True)
     steps += 1
@@ -114,7 +114,7 @@ def train(folder):
 
 
 def study_in_a_worker(folder, lines):
-    """The study's run in a worker process, which tells its steps in a file."""
+    """The study's run in a worker process, which writes its steps to a file."""
 
     def tell(what):
         with open(lines, "a") as file:

@@ -1,4 +1,4 @@
-"""Runs that are killed with SIGKILL, in forks of one warm process; prints what came of them.
+"""Runs that are killed with SIGKILL, in forks of one warm process; prints the outcome.
 
 python runs_kills.py lines FOLDER     at every line of the code that writes files
 python runs_kills.py random FOLDER    at random instants, with both cores kept busy
@@ -43,7 +43,7 @@ def finish(child: int) -> int:
 
 
 def contents(folder: Path) -> tuple[bytes, bytes, bytes]:
-    """The metrics, and the last iterate and best point, as the folder has them."""
+    """The metrics, the last iterate and the best point in a run's folder."""
     found = container.read(folder / "checkpoint")
     assert found.meta["end"] is not None
     metrics = (folder / "metrics.jsonl").read_bytes()
@@ -101,7 +101,7 @@ def at_every_line(where: Path) -> None:
 
 def at_random(where: Path) -> None:
     every, rng = 3, random.Random(1)
-    shown = mmap.mmap(-1, 8)  # the step that the child has made, which no kill can tear
+    shown = mmap.mmap(-1, 8)  # the child's last step; a kill cannot tear these eight bytes
 
     def run(folder: Path) -> None:
         gs.minimize(
@@ -120,7 +120,7 @@ def at_random(where: Path) -> None:
     us = os.getpid()
 
     def burn() -> None:
-        while os.getppid() == us:  # or, were we killed, they would hold our output open for ever
+        while os.getppid() == us:  # if we are killed, they must not hold our output open for ever
             sum(range(10_000))
 
     run(where / "whole")
@@ -130,7 +130,7 @@ def at_random(where: Path) -> None:
     folder, kills, status = where / "run", 0, 1
     try:
         while status or kills < 60:
-            if not status:  # too fast for us: once more
+            if not status:  # it ended before the kill: start again
                 shutil.rmtree(folder)
                 shown[:] = bytes(8)
             child = fork(lambda: run(folder))

@@ -1,4 +1,4 @@
-"""What the tests of gs.torch share."""
+"""Models and losses for the tests of gs.torch."""
 
 import pytest
 
@@ -23,7 +23,7 @@ TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 
 class TinyDecoder(nn.Module):
-    """A decoder with a tied output layer that is read as a function, and buffers."""
+    """A decoder with buffers, whose output layer is tied to the embedding in ``forward``."""
 
     def __init__(self, width=16, words=23):
         super().__init__()

@@ -26,7 +26,7 @@ def _compare_angles(found, first, BLOCK: tl.constexpr):
 
 
 def count_unequal() -> tuple[int, int]:
-    """How many of all 2^32 words have another radius, and another angle, if made by hand."""
+    """For how many of all 2^32 words the two ways give different radii, and different angles."""
     counts = torch.zeros(2, dtype=torch.int32, device="cuda")
     for kernel, found in zip((_compare_radii, _compare_angles), counts, strict=True):
         for part in range(4):

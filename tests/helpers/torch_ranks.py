@@ -1,6 +1,6 @@
-"""One rank of runs over processes, started by the tests: ``python torch_ranks.py JSON``.
+"""One rank of distributed runs, started by the tests: ``python torch_ranks.py JSON``.
 
-It makes some runs, one after the other, and prints how each ended.
+It executes some runs, one after the other, and prints how each ended.
 """
 
 import json
@@ -17,7 +17,7 @@ from torch_cases import decoder, loss_of
 
 
 def wrap(model: torch.nn.Module, how: str | None) -> torch.nn.Module:
-    """The model as a trainer would spread it over ranks."""
+    """The model, distributed over the ranks as a trainer would."""
     if how is None:
         return model
     if how == "ddp":
@@ -44,27 +44,27 @@ def wrap(model: torch.nn.Module, how: str | None) -> torch.nn.Module:
     return parallelize_module(model, mesh, {"block.0": ColwiseParallel()})
 
 
-def run(given: dict, rank: int, folder: Path) -> str:
+def run(options: dict, rank: int, folder: Path) -> str:
     """One run: the bits of the trained model, or the error."""
-    model = decoder(torch.bfloat16, seed=given.get("weights", {}).get(str(rank), 0))
+    model = decoder(torch.bfloat16, seed=options.get("weights", {}).get(str(rank), 0))
     plain = model
-    log = gs.torch.Log(folder / given["log"]) if given.get("log") else None
+    log = gs.torch.Log(folder / options["log"]) if options.get("log") else None
     try:
-        model = wrap(model, given.get("wrap"))
+        model = wrap(model, options.get("wrap"))
         opt = gs.torch.ZerothOrder(
-            model.named_parameters() if given.get("named") else model,
+            model.named_parameters() if options.get("named") else model,
             lr=0.02,
             spacing=0.01,
             num_directions=5,
-            seed=given.get("seeds", {}).get(str(rank), 0),
-            ranks=None if given.get("split") == "none" else given.get("split", "directions"),
+            seed=options.get("seeds", {}).get(str(rank), 0),
+            ranks=None if options.get("split") == "none" else options.get("split", "directions"),
             log=log,
         )
         for step in range(opt.steps_done, 3):
-            if given.get("lost") == [rank, step]:
+            if options.get("lost") == [rank, step]:
                 os.kill(os.getpid(), 9)
             closure = loss_of(model)
-            if given.get("broken") == [rank, step]:
+            if options.get("broken") == [rank, step]:
                 closure = lambda: 1 / 0  # noqa: E731
             opt.step(closure)
         names = {n.replace("module.", ""): w for n, w in plain.named_parameters()}
@@ -74,19 +74,19 @@ def run(given: dict, rank: int, folder: Path) -> str:
 
 
 def main() -> None:
-    given = json.loads(sys.argv[1])
-    rank, folder = given["rank"], Path(given["folder"])
+    options = json.loads(sys.argv[1])
+    rank, folder = options["rank"], Path(options["folder"])
     distributed.init_process_group(
         "gloo",
-        init_method=f"file://{folder}/{given['meeting']}",
+        init_method=f"file://{folder}/{options['meeting']}",
         rank=rank,
-        world_size=given["world"],
+        world_size=options["world"],
         timeout=timedelta(seconds=120),
     )
-    for each in given["runs"]:
-        print(run(each, rank, folder), flush=True)
-    if not any("lost" in each for each in given["runs"]):
-        distributed.barrier()  # whoever holds the meeting must be the last to leave
+    for one in options["runs"]:
+        print(run(one, rank, folder), flush=True)
+    if not any("lost" in one for one in options["runs"]):
+        distributed.barrier()  # the rank that holds the store must be the last to leave
     os._exit(0)
 
 

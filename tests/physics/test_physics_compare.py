@@ -296,7 +296,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path):
         '<mujoco><worldbody><body><joint type="ball"/><geom size="1"/></body></worldbody></mujoco>'
     )
     (tmp_path / "ball.xml").write_text(ball)
-    with pytest.raises(ValueError, match=r"has ball joints, which .* does not cover"):
+    with pytest.raises(ValueError, match=r"has ball joints, which .* does not support"):
         compare(str(tmp_path / "ball.xml"))
     with pytest.raises(ValueError, match="`steps` must be a whole number of at least 1"):
         compare("Hopper-v4", steps=0)

@@ -170,20 +170,23 @@ def estimate(
 
     estimator = as_estimator(choices.estimator)
     differences, center = _SUPPORTED[type(estimator)](estimator, values, lambda: value(params))
-    fine = jnp.isfinite(differences)
-    number = jnp.maximum(fine.sum(), 1)
-    weights = jnp.where(fine, differences, 0) * (law.factor * law.scale / choices.spacing) / number
+    finite = jnp.isfinite(differences)
+    number = jnp.maximum(finite.sum(), 1)
+    weights = (
+        jnp.where(finite, differences, 0) * (law.factor * law.scale / choices.spacing) / number
+    )
     return Estimate(
         jax.tree.unflatten(
-            structure, [_combined(*each, step, numbers, weights) for each in placed]
+            structure,
+            [_combined(stream, leaf, step, numbers, weights) for stream, leaf in placed],
         ),
         center,
-        jnp.asarray(choices.num_directions - fine.sum(), jnp.int32),
+        jnp.asarray(choices.num_directions - finite.sum(), jnp.int32),
     )
 
 
-# δ and the value at the parameters, as in `gensmooth.estimators`, from functions that evaluate all
-# directions on one side, and the parameters themselves.
+# Each returns the differences δ and the estimate's value, as in `gensmooth.estimators`.
+# `values(side)` evaluates all directions on one side, `center()` the parameters themselves.
 
 
 def _forward(estimator: Any, values: Any, center: Any) -> Differences:  # noqa: ARG001
@@ -239,8 +242,8 @@ def _wide(leaf: Array) -> Any:
 
 def _mean(values: Array) -> Array:
     """Return the mean of the finite values; NaN if there are none."""
-    fine = jnp.isfinite(values)
-    return jnp.where(fine.any(), jnp.where(fine, values, 0).sum() / fine.sum(), jnp.nan)
+    finite = jnp.isfinite(values)
+    return jnp.where(finite.any(), jnp.where(finite, values, 0).sum() / finite.sum(), jnp.nan)
 
 
 def _named(params: Any) -> tuple[list[tuple[str, Array]], Any]:

@@ -1,4 +1,4 @@
-"""``compare``: methods on one function, at equal evaluations, seed by seed."""
+"""``compare``: methods on one function, with equal budgets, seed by seed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Comparison:
     Attributes:
         standings: The methods, the best first.
         pairs: Every pair of methods, with the verdict in words.
-        runs: The runs of each method, in the order of the seeds; ``more`` has details of each.
+        runs: The runs of each method, in the order of the seeds; details are in their ``more``.
         page: The page.
         csv: The numbers of every run.
         text: The standings and verdicts as text, as ``print`` shows them.
@@ -65,11 +65,11 @@ def compare(
     ray: str | None = None,
     folder: str | PathLike[str] | None = None,
 ) -> Comparison:
-    """Compare methods on a function: equal evaluations, the same seeds, a verdict on every pair.
+    """Compare methods on a function, with equal budgets and seeds, and a verdict on every pair.
 
-    Only missing runs are made: the same call continues after an interruption, and a larger one
-    reuses the runs that it shares with a smaller one. After an edit, a function counts as a new
-    one. If a method fails or diverges, that is its result.
+    Only missing runs are executed: the same call continues after an interruption, and a larger call
+    reuses the runs that it shares with a smaller one. An edited function counts as a new one. If a
+    method fails or diverges, that is its result.
 
     Args:
         fun: The objective, as in :func:`gensmooth.minimize`; or a built-in problem:
@@ -85,9 +85,9 @@ def compare(
             one for each seed, the same for every method. By default all start at x0.
         score: The value of a point without noise, ``score(x)``: methods are judged by it, but do
             not see it.
-        values: How many fresh values of the objective judge the point that a method recommends, if
-            there is no score. They do not count towards the budget. By default one for 200
-            evaluations, from 2 to 30.
+        values: Without a score, how many fresh values of the objective judge the point that a
+            method recommends. They do not count towards the budget. By default one per 200
+            evaluations of the budget, but at least 2 and at most 30.
         samples: As in :func:`gensmooth.minimize`.
         num_samples: As in :func:`gensmooth.minimize`.
         maximize: As in :func:`gensmooth.minimize`.
@@ -97,8 +97,7 @@ def compare(
         vectorized: As in :func:`gensmooth.minimize`.
         on_failure: As in :func:`gensmooth.minimize`.
         min_fraction: As in :func:`gensmooth.minimize`.
-        workers: Runs at a time, each in its own process; −1 is one per core. With Ray, runs at a
-            time.
+        workers: Runs at a time, each in its own process (or Ray task); −1 is one per core.
         ray: Run on Ray: a cluster's address, "auto", or "local" to start one.
         folder: The folder for runs, page and tables; by default runs/compare-NAME.
 

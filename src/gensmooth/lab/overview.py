@@ -63,7 +63,7 @@ Array = NDArray[Any]
 _RELOAD = 5.0
 _RESULT = "result.json"  # of `gensmooth minimize`
 _TORCH_LOG = b"gensmooth torch log"  # the first bytes of a gs.torch.Log
-_SHORT = 32  # numbers of an array that are written into a command
+_SHORT = 32  # the most numbers of an array that are written into a command
 
 
 def overview(
@@ -142,7 +142,7 @@ def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Pat
 
 @contextmanager
 def _naming(where: Path) -> Generator[None]:
-    """Turn what a damaged or malicious folder may cause into an error that names the folder."""
+    """Turn the errors that a damaged or malicious folder may cause into one that names it."""
     try:
         yield
     except OSError as error:
@@ -240,7 +240,7 @@ def read_run(where: Path) -> RecordedRun:
             where / METRICS, "is damaged: its checksum differs from the checkpoint's."
         )
     times: list[dict[str, Any]] = []
-    with suppress(ValueError):  # decoration: what cannot be read is not shown
+    with suppress(ValueError):  # only decoration, so it is not shown if it cannot be read
         times = _rows(where / TIMES, _complete_lines(where / TIMES), _TIME)
     return RecordedRun(config, _rows(where / METRICS, steps, _STEP), end, times)
 
@@ -609,7 +609,7 @@ class DrawnLine(NamedTuple):
     Attributes:
         label: Its label.
         y: Vertical coordinates.
-        color: Its colour, which pages know.
+        color: Its colour, one of :func:`~gensmooth.lab.report.style.css_variables`.
         x: Horizontal coordinates; by default the evaluations of each step.
     """
 
@@ -754,6 +754,7 @@ def command_of(config: Mapping[str, Any], where: Path, out: Path) -> str:
 
 
 def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | None:
+    """Return the words of a ``gensmooth minimize`` command; ``None`` if options do not suffice."""
     program, search = program_of(config, where), dict(config["search"])
     special = any(search.pop(name, None) for name in ("structure", "log_scale", "held"))
     if program is None or special or config["objective"] is None or config.get("extensions"):
@@ -783,12 +784,14 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
     vectorized = search.pop("vectorized")
     if vectorized:
         words += ["--vectorized", *([] if vectorized is True else ["--block", str(vectorized)])]
-    usual = {name: each.default for name, each in signature(minimize).parameters.items()}
-    own = {each.name: describe(each.default) for each in fields_of(cast(Any, program.search))}
+    defaults = {name: known.default for name, known in signature(minimize).parameters.items()}
+    own = {known.name: describe(known.default) for known in fields_of(cast(Any, program.search))}
     for name, value in {**search, **config["limits"], "seed": config["seed"]}.items():
-        if value in (None, False) or (name, value) == ("method", AUTO) or value == usual.get(name):
+        is_auto = (name, value) == ("method", AUTO)
+        if value in (None, False) or is_auto or value == defaults.get(name):
             continue
-        if name not in usual or isinstance(value, dict | list) or (name, ":") == ("method", value):
+        is_named = (name, ":") == ("method", value)
+        if name not in defaults or isinstance(value, dict | list) or is_named:
             if value != own.get(name):
                 return None
             continue

@@ -27,10 +27,10 @@ from gensmooth.lab.trials.table import TrialTable
 
 Values = Sequence[float] | str | float | None
 
-_FIRST_FRESH = 1001  # as in the paper's studies: disjoint from the default seeds that choose
-_WHOLE = ("num_directions", "population")  # options that are whole numbers
+_FIRST_FRESH = 1001  # as in the paper's studies: disjoint from the default tuning seeds
+_INTEGERS = ("num_directions", "population")  # options that are whole numbers
 _RANGE = re.compile(r"([^:]+):([^:]+):(log|lin)(\d+)")
-_DIGITS = 6  # of a computed value, which is part of a run's key
+_DIGITS = 6  # significant digits of a computed value, which is part of a run's key
 _FAR = 10  # values that differ by this factor are searched on a log scale
 
 
@@ -40,7 +40,7 @@ class Sweep:
 
     Attributes:
         best: The best options of each method, the best method first, judged on fresh seeds.
-        cells: Every cell with its mean over the seeds that choose.
+        cells: Every cell with its mean over the tuning seeds.
         page: The page.
         csv: The numbers of every run.
         text: The best as a terminal shows them.
@@ -91,7 +91,7 @@ def sweep(
 ) -> Sweep:
     """Try the options of a method on a function, and judge the best of them on fresh seeds.
 
-    Only missing runs are made; :func:`compare` in the same folder shares them.
+    Only missing runs are executed; :func:`compare` in the same folder shares them.
 
     Args:
         fun: As in :func:`gensmooth.compare`.
@@ -216,7 +216,7 @@ def _proposed(
 
 def _suggested(trial: Any, axis: _Axis) -> float:
     low, high = min(axis.values), max(axis.values)
-    if axis.name in _WHOLE:
+    if axis.name in _INTEGERS:
         return int(trial.suggest_int(axis.name, int(low), int(high), log=axis.log))
     value = float(trial.suggest_float(axis.name, low, high, log=axis.log))
     return min(max(float(f"{value:.{_DIGITS}g}"), low), high)
@@ -290,7 +290,7 @@ def read_values(name: str, values: Any) -> tuple[tuple[float, ...], bool]:
             f"0.01:1:log5 or 1:9:lin5, but is {checks.shown(many)}."
         )
     log = log or (min(numbers) > 0 and max(numbers) >= _FAR * min(numbers))
-    if name in _WHOLE:
+    if name in _INTEGERS:
         if any(value != round(value) and not isinstance(values, str) for value in numbers):
             raise ValueError(f"`{name}` must be whole numbers, but is {checks.shown(many)}.")
         return tuple(dict.fromkeys(round(value) for value in numbers)), log

@@ -35,7 +35,7 @@ class Writer:
     """Writes expressions as C, each operation once.
 
     Attributes:
-        read: Returns the C of a slot.
+        read: Returns the C code that reads a slot.
         names: The names of types and functions.
         lines: The lines written so far.
     """
@@ -48,18 +48,18 @@ class Writer:
 
     def write(self, expression: Any) -> str:
         """Write an expression and return the C name or the number of its result."""
-        for each in in_order(expression, self._known):
-            operation = each.operation
+        for symbol in in_order(expression, self._known):
+            operation = symbol.operation
             if operation == "slot":
-                kind, text = self.names.number, self.read(each.operands[0])
+                kind, text = self.names.number, self.read(symbol.operands[0])
             else:
                 truth = operation in (*_COMPARISONS, "&&", "||", "!", "isfinite")
                 kind = self.names.truth if truth else self.names.number
-                text = _c(operation, self.names.functions, *map(self._name, each.operands))
+                text = _c(operation, self.names.functions, *map(self._name, symbol.operands))
             name = f"x{self._count}"
             self._count += 1
             self.add(f"{kind} {name} = {text};")
-            self._known[each] = name
+            self._known[symbol] = name
         return self._name(expression)
 
     def _name(self, operand: Any) -> str:

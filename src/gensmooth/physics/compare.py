@@ -54,7 +54,7 @@ Values = dict[str, Array]
 _FORMULA = 1e-10  # relative tolerance of terms that are formulas
 _SOLUTION = 1e-8  # relative tolerance of terms that depend on MuJoCo's iterative solver
 _FRAMES = 5  # MuJoCo steps between two states of a model without an environment
-_BEYOND = 0.01  # how far beyond a joint limit the states that test it are, in rad or m
+_BEYOND = 0.01  # how far beyond its limit a joint is in the states that test it, in rad or m
 
 
 @final
@@ -195,10 +195,10 @@ class Difference:
         term: The term.
         largest: The largest difference, relative to the larger of 1 and the term's largest entry;
             infinite if the two have different sizes.
-        size: How many entries there were, over all states. 0: the term did not occur.
+        size: How many entries were compared, over all states; 0 if the term did not occur.
         step: The state shown as an example, counted from 0. If the term differs, this is the state
             with the fewest limits and contacts in which it does.
-        entry: The entry of the term that differs most there, counted through the whole array.
+        entry: The entry of the term that differs most there, as an index of the flattened array.
         where: A readable name of this entry, such as "joint thigh_joint".
         ours: Our value of the entry.
         theirs: MuJoCo's value of the entry.
@@ -231,7 +231,7 @@ class StepComparison:
         steps: How many states were compared.
         differences: One for each term, in the order of a step.
         left_out: Why some terms were not computed; ``None`` if all were.
-        untouched: The pairs of geoms that may touch and did not in any of the states.
+        untouched: The pairs of geoms that may touch, but did not in any of the states.
     """
 
     name: str
@@ -264,7 +264,7 @@ def compare(model: str, *, steps: int = 50, seed: int = 0) -> StepComparison:
 
     Random actions move the robot, and every term is computed twice in each of its states. Two more
     states for each limited joint put it slightly beyond its lower and its upper limit. MuJoCo's
-    solver runs Newton's method to its limit of accuracy, whatever solver the model asks for.
+    solver runs Newton's method to its limit of accuracy, whichever solver the model specifies.
 
     Args:
         model: A robot, such as ``Hopper-v4`` or ``module:Name``, or a MuJoCo model file that ends
@@ -273,7 +273,7 @@ def compare(model: str, *, steps: int = 50, seed: int = 0) -> StepComparison:
         seed: The seed of the random start and actions.
 
     Raises:
-        ValueError: If there is no such robot, or it has a feature that is not covered.
+        ValueError: If there is no such robot, or it has an unsupported feature.
         ImportError: If MuJoCo is not installed.
     """
     return compare_changed(model, lambda _: None, steps=steps, seed=seed)
@@ -303,8 +303,8 @@ def compare_changed(
             law = None if environment is None else trace(environment, ours)
     except UnsupportedMechanismError as error:
         raise ValueError(
-            f"{model} has {error}, which gensmooth.physics does not cover: MuJoCo computes it on "
-            "the CPU and MuJoCo Warp on a GPU, so there is nothing to compare."
+            f"{model} has {error}, which gensmooth.physics does not support: MuJoCo computes it "
+            "on the CPU and MuJoCo Warp on a GPU, so there is nothing to compare."
         ) from error
     except TraceError as error:
         raise ValueError(f"{model} cannot be traced: {error}.") from error
@@ -363,17 +363,17 @@ class _Example(NamedTuple):
     data: Any
 
     def rank(self, tolerance: float) -> tuple[bool, int, bool, float]:
-        """Return a key by which the best example is the largest.
+        """Return a sort key; the best example has the largest.
 
-        Where a term differs, a state with few constraints is the easiest to understand.
+        If a term differs, a state with few constraints is the easiest to understand.
         """
         differs = self.difference > tolerance
         rows = 0 if self.data is None else int(self.data.nefc)
         return differs, -rows if differs else 0, self.entry != _EMPTY, self.difference
 
 
-_COUNT = -1  # as `entry`: the two have different sizes
-_EMPTY = -2  # as `entry`: the term does not occur in this state
+_COUNT = -1  # the value of `entry` if the two have different sizes
+_EMPTY = -2  # the value of `entry` if the term does not occur in this state
 
 
 class _Tally:
@@ -388,7 +388,7 @@ class _Tally:
     def add(
         self, step: int, ours: Mapping[str, Any], theirs: Mapping[str, Any], data: Any = None
     ) -> None:
-        """Compare the terms of a state that both have; ``data`` is MuJoCo's data of the state."""
+        """Compare the terms of a state that are in both; ``data`` is MuJoCo's data of the state."""
         for name in ours.keys() & theirs.keys():
             one, two = (np.asarray(each[name], float).reshape(-1) for each in (ours, theirs))
             example = _Example(*_compared(one, two, step), data)
@@ -427,7 +427,7 @@ class _Tally:
 
 
 def _compared(ours: Array, theirs: Array, step: int) -> tuple[float, int, int, float, float]:
-    """Return the largest relative difference, the state, the entry, and the two values of it."""
+    """Return the largest relative difference, the state, the entry, and its two values."""
     if ours.shape != theirs.shape:
         return np.inf, step, _COUNT, float(ours.size), float(theirs.size)
     if not ours.size:
@@ -462,7 +462,7 @@ def _play(
 ) -> Iterator[State]:
     """Yield states of an environment under random actions.
 
-    On the way, compare the traced observation and reward with those of the Python functions.
+    Meanwhile, compare the traced observation and reward with those of the Python functions.
     """
     mujoco = load_mujoco()
     data = mujoco.MjData(model)

@@ -351,8 +351,9 @@ def _compiled(
         survived = 0.0 if over else bonus
         return paid(robot, action) + survived, survived, over, False
 
-    # Numba names machine code by the function's name and a counter of the process. A third process
-    # may load code that two processes have cached, so every robot needs its own name.
+    # Numba names machine code after the function and a counter of the process. The names of two
+    # robots that were compiled in two processes could be equal in a third process, which loads both
+    # from the cache. So every robot has its own function names.
     parts = [f"{each.__module__}.{each.__qualname__}" for each in (observation, reward, terminated)]
     tag = zlib.crc32(repr((name, *parts, bonus)).encode())
     robot_name = "custom_" + "".join(c if c.isalnum() else "_" for c in name)

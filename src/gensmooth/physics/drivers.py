@@ -4,9 +4,9 @@
 """Drivers that run the physics on a device: the fused function of a robot, or MuJoCo Warp.
 
 Both move worlds whose numbers are in :class:`~.warp_kernels.Worlds`. :class:`FusedPhysics` computes
-in float64, needs only Warp and is many times faster. It covers robots with hinges, slides and free
-joints whose contacts are between planes, spheres and capsules. :class:`MujocoWarpPhysics` runs
-every model that MuJoCo Warp supports, in float32.
+in float64, needs only Warp and is many times faster. It supports hinges, slides and free joints,
+and contacts between planes, spheres and capsules. :class:`MujocoWarpPhysics` runs every model that
+MuJoCo Warp supports, in float32.
 """
 
 import math
@@ -192,8 +192,8 @@ def write_fused(model: Any, law: Traced, lanes: int = 1, *, cuda: bool = False) 
         cuda: Whether it is for a GPU.
 
     Raises:
-        UnsupportedMechanismError: If the model or the law has a feature that is not covered, or
-            more contacts than a thread has room for.
+        UnsupportedMechanismError: If the model or the law has an unsupported feature, or more
+            contacts than a thread has room for.
     """
     read = reads(law)
     for key in read:

@@ -9,12 +9,13 @@ def missing_extra(error: ImportError) -> ImportError:
     Args:
         error: The error that Python raised.
     """
-    how = "pip install 'gensmooth[rl]'"
+    remedy = "pip install 'gensmooth[rl]'"
     if sys.version_info >= (3, 14):
-        how = f"it has no release for Python {sys.version_info[0]}.{sys.version_info[1]} that " + (
-            f"Meta-World can use, so use Python 3.11 to 3.13 and {how}"
+        remedy = (
+            f"it has no release for Python {sys.version_info[0]}.{sys.version_info[1]} that "
+            f"Meta-World can use, so use Python 3.11 to 3.13 and {remedy}"
         )
     return ImportError(
-        f"Reinforcement learning needs {error.name or 'Gymnasium and MuJoCo'}: {how}",
+        f"Reinforcement learning needs {error.name or 'Gymnasium and MuJoCo'}: {remedy}",
         name=error.name,
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gensmooth.physics.fused.lanes import opening
 from gensmooth.physics.fused.source import FusedSource
 
-# The functions of numbers, and arrays with a field `data`, that the C of a step expects from Warp.
+# What the C of a step expects from Warp: mathematical functions, and arrays with a field `data`.
 _TEXT = """\
 #include <cmath>
 #define CUDA_CALLABLE

@@ -3,7 +3,7 @@
 # pyright: reportMissingTypeArgument=false, reportPrivateUsage=false
 """Robots that Gymnasium does not have, as ordinary Gymnasium environments.
 
-They are slow. Films show them, and tests compare the compiled simulators with them.
+They are slow. Videos are rendered from them, and tests compare the compiled simulators with them.
 """
 
 from typing import Any, final
@@ -23,7 +23,7 @@ _Outcome = tuple[NDArray[np.float64], np.float64, bool, bool, dict[str, np.float
 
 @final
 class HalfCheetahRandVel(MujocoEnv, EzPickle):
-    """A half-cheetah that is paid for running at a hidden target velocity.
+    """A half-cheetah that is rewarded for running at a hidden target velocity.
 
     Every reset draws a new goal ~ U(0, 3), after the positions and velocities. Rewards follow
     :mod:`gensmooth.physics.robots.half_cheetah`.

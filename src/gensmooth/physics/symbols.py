@@ -72,7 +72,7 @@ class Slot(NamedTuple):
 
     Attributes:
         array: The name of the array.
-        entry: The index, counted through the whole array.
+        entry: The index in the flattened array.
         moved: Whether the entry is read after the physics step.
     """
 
@@ -214,8 +214,8 @@ def _floored(left: Any, right: Any) -> Any:
 
 def _remainder(left: Any, right: Any) -> Any:
     """Return ``left − right ⌊left / right⌋``, which has the sign of ``right``, as in Python."""
-    whole = _floored(left, right)
-    return whole if whole is NotImplemented else left - right * whole
+    quotient = _floored(left, right)
+    return quotient if quotient is NotImplemented else left - right * quotient
 
 
 def slot(array: str, index: int, *, moved: bool = False) -> Symbol:
@@ -449,13 +449,13 @@ def slots(expressions: Iterable[Any]) -> dict[Slot, None]:
 def value_of(expression: Any, read: Callable[[Slot], float]) -> Any:
     """Evaluate an expression; ``read`` returns the values of its slots."""
     values: dict[Symbol, Any] = {}
-    for each in in_order(expression, values):
-        if each.operation == "slot":
-            values[each] = read(each.operands[0])
+    for symbol in in_order(expression, values):
+        if symbol.operation == "slot":
+            values[symbol] = read(symbol.operands[0])
         else:
-            operands = [values[o] if isinstance(o, Symbol) else o for o in each.operands]
+            operands = [values[o] if isinstance(o, Symbol) else o for o in symbol.operands]
             with np.errstate(all="ignore"):
-                values[each] = VALUES[each.operation](*operands)
+                values[symbol] = VALUES[symbol.operation](*operands)
     return values[expression] if isinstance(expression, Symbol) else expression
 
 

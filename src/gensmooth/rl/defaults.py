@@ -2,9 +2,9 @@ r"""Default hyperparameters for each environment.
 
 The spacing c and the learning rate η in the table are for directions with entries of variance 1 and
 L = 20. For directions with entries of variance v, whose estimate is g times the gradient on
-average, they become :math:`c / \sqrt v` and :math:`\eta / g`, which keeps the distance of the
-evaluations and the length of the steps. With fewer directions the estimate is noisier. Then η is
-multiplied by :math:`\sqrt{L/20}`, which keeps the length of a step that consists of noise only.
+average, they become :math:`c / \sqrt v` and :math:`\eta / g`, so that evaluation points are as far
+from x and steps as long as before. With fewer than 20 directions the estimate is noisier, so η is
+multiplied by :math:`\sqrt{L/20}`. A step that consists of noise only then keeps its length.
 """
 
 import math
@@ -44,8 +44,7 @@ TABLE: dict[str, Defaults] = {
     "ML1-Reach": Defaults(0.05, 0.005, 200),
     "ML1-Push": Defaults(0.05, 0.005, 200),
 }
-ANY = Defaults(0.05, 0.005, 200)
-
+ANY = Defaults(0.05, 0.005, 200)  # for environments that are not in the table
 
 PILOT_SCALE = 0.1  # the typical scale of a policy's weights
 

@@ -108,9 +108,9 @@ def train(
 ) -> TrainResult:
     """Train a policy by random search.
 
-    With no further choices the pilot (:class:`~gensmooth.Pilot`) finds the spacing, step and
-    population by itself, from the ranks of the returns alone. If you pass a method, directions, an
-    estimator, a spacing, a learning rate or an optimiser, training follows the paper's protocol.
+    By default, the pilot (:class:`~gensmooth.Pilot`) chooses the spacing, step and population from
+    the ranks of the returns alone. If you pass a method, directions, an estimator, a spacing, a
+    learning rate or an optimiser, training follows the paper's protocol.
 
     Args:
         environment: Its name: one with a fast simulator (``"Hopper-v5"``, ``"Ant"``,
@@ -129,13 +129,14 @@ def train(
         search: A complete search, as in :func:`~gensmooth.minimize`. It must maximise and have
             ``samples="independent"`` or ``"paired"``.
         method: The name of a method. The default is ``"auto"``, the pilot; on a GPU it is
-            ``"islands"``, which uses thousands of episodes per step; with any of the other choices
-            it is ``"bes"``. ``"ars-v1"``, ``"ars-v1-t"``, ``"ars-v2"`` and ``"ars-v2-t"`` (or
-            ``"ars"``) are ARS as published. ``"openai-es"``, ``"snes"``, ``"cma-es"`` and others
-            are as in :func:`~gensmooth.minimize`. These have their own defaults for the arguments
-            below, which yours override.
+            ``"islands"``, which uses thousands of episodes per step; if you pass an estimator, a
+            spacing, a learning rate or an optimiser, it is ``"bes"``. ``"ars-v1"``,
+            ``"ars-v1-t"``, ``"ars-v2"`` and ``"ars-v2-t"`` (or ``"ars"``) are ARS as published.
+            ``"openai-es"``, ``"snes"``, ``"cma-es"`` and others are as in
+            :func:`~gensmooth.minimize`. These algorithms have their own defaults for the arguments
+            below.
         directions: Directions as an object, instead of a method.
-        num_directions: L, the directions per step, which runs 2L episodes; by default 20. Unless
+        num_directions: L, the directions per step; by default 20. A step runs 2L episodes. Unless
             you pass a number, the pilot uses more if the noise requires it; it repeats one episode
             in 30 to measure the noise.
         population: The episodes per step of ``"islands"``, ``"cma-es"``, ``"snes"`` and ``"xnes"``,
@@ -146,8 +147,8 @@ def train(
             spacing by it. Pass a larger value if small actions have no effect, as in
             ``"Pendulum-v1"``.
         learning_rate: η, short for ``optimizer=gs.sgd(η)``: gradient ascent on returns divided by
-            their deviation. By default chosen for the environment. With an algorithm, its own step
-            size.
+            their deviation. By default chosen for the environment. Algorithms such as ARS use it as
+            their own step size.
         optimizer: Another optimiser, instead of ``learning_rate``.
         estimator: How returns become an estimate of the gradient: ``"forward"`` (the default, as
             in the paper), ``"antithetic"``, ``"one-point"``, ``"ranked"``, or an object such as
@@ -163,7 +164,7 @@ def train(
         test_episodes: The number of episodes in a test.
         device: Where episodes run: ``"cpu"``, by MuJoCo; or a GPU, ``"cuda"`` or ``"cuda:1"``, on
             which all episodes of a step run side by side; or ``"warp-cpu"``, the same code on the
-            processor's cores, many times as fast as MuJoCo. The last three have more directions
+            processor's cores, many times as fast as MuJoCo. All but ``"cpu"`` have more directions
             per step by default (:data:`gensmooth.rl.defaults.GPU_DIRECTIONS`) and need
             ``pip install 'gensmooth[rl,cuda]'``.
         threads: The threads of a fast simulator in this process; by default one per core. The
@@ -376,10 +377,10 @@ def resume(
                 "of gs.rl.train that started it.",
             )
         evaluator = None
-        again = before.retries if retries is None else retries
+        tries = before.retries if retries is None else retries
         if (
             timeout is not None
-            or again
+            or tries
             or not _is_one((before.workers or 1) if workers is None else workers)
         ):
             evaluator = resumed_evaluator(workers, timeout, retries, before)
@@ -395,8 +396,8 @@ def resume(
             old.test_episodes,
             old.target if target is None else target,
         )
-        often = before.every if every is None else every
-        resumed = resumed_run(held, program, schedule, every=often, observers=observers)
+        every = before.every if every is None else every
+        resumed = resumed_run(held, program, schedule, every=every, observers=observers)
         seconds = checks.optional(checks.positive, "max_seconds", max_seconds)
         return resumed.execute(go_on=True, max_seconds=seconds)
 

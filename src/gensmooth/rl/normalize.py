@@ -78,8 +78,8 @@ class Statistics(NamedTuple):
         count = np.concatenate(([self.seen], moments.counts))
         mean = np.concatenate((self.mean[None], moments.means))
         m2 = np.concatenate((self.m2[None], moments.m2))
-        if not (some := count > 0).all():
-            count, mean, m2 = count[some], mean[some], m2[some]
+        if not (nonempty := count > 0).all():
+            count, mean, m2 = count[nonempty], mean[nonempty], m2[nonempty]
         if not len(count):
             return self
         total = int(count.sum())

@@ -200,7 +200,7 @@ def architecture(name: object, hidden: Sequence[int] = (32,)) -> Linear | MLP:
 
 
 def _counts(name: str, sizes: object, least: int, expected: str) -> tuple[int, ...]:
-    """Check for at least ``least`` positive integers; the error names what is ``expected``."""
+    """Check for at least ``least`` positive integers; ``expected`` describes them in the error."""
     counts = cast(Sequence[object], sizes if isinstance(sizes, list | tuple) else ())
     try:
         if len(counts) < least:

@@ -265,7 +265,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
                 return End("callback")
             if test is not None and target is not None and test.mean_return >= target:
                 return End("target", self._solved(target))
-        elif target is not None and state.best.mean_return >= target:  # in an earlier part
+        elif target is not None and state.best.mean_return >= target:  # before resuming
             return End("target", self._solved(target))
         return End("max_steps") if state.search.step >= self.limits.max_steps else None
 

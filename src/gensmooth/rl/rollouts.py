@@ -170,7 +170,7 @@ class Local:
     def _recorded(
         self, entry: JournalEntry, rollout: Callable[[int, int], Episodes], observe: bool
     ) -> Episodes:
-        """Run the episodes that the journal does not have one by one, and record each."""
+        """Run the episodes that are missing in the journal, one by one, and record each."""
         rows, size, failure = entry.values.copy(), self._policy.sizes[0], None
         for index in np.flatnonzero(~entry.known).tolist():
             began = time.perf_counter()
@@ -185,7 +185,7 @@ class Local:
 
 @final
 class SideBySide:
-    """Runs each test together with the next step on a GPU, where the test then costs nothing.
+    """Runs each test together with the next step on a GPU, where the test then takes no extra time.
 
     When a test is requested, the next step's episodes are already known, because
     :meth:`Search.ask` is a pure function of the state, and they have the same scaling. So both run

@@ -12,7 +12,7 @@ _ALIGN = 256  # bytes, for vectorised reads from a buffer
 
 
 class Place(NamedTuple):
-    """A parameter, its own values, and the buffer for its perturbed values."""
+    """A parameter, its original values, and the buffer for its perturbed values."""
 
     name: str
     parameter: nn.Parameter

@@ -75,9 +75,9 @@ def generators_of(devices: Sequence[torch.device]) -> list[torch.Generator]:
 @contextmanager
 def restored(generators: list[torch.Generator]) -> Generator[None]:
     """Restore the generators' states on exit."""
-    states = [each.get_state() for each in generators]
+    states = [generator.get_state() for generator in generators]
     try:
         yield
     finally:
-        for each, state in zip(generators, states, strict=True):
-            each.set_state(state)
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)

@@ -49,7 +49,7 @@ def move(
     _launch(key, law, chosen, w, indices, amounts, keep, out, decay=False)
 
 
-class Together(NamedTuple):
+class LaunchGroup(NamedTuple):
     """Parameters that one kernel launch moves together, and its launch data."""
 
     table: Tensor
@@ -63,7 +63,7 @@ class GpuParameters(NamedTuple):
     """Parameters to move: in groups by one launch each, and the others one at a time."""
 
     law: int
-    groups: list[Together]
+    groups: list[LaunchGroup]
     members: list[tuple[tuple[int, int], Tensor, Tensor]]
     others: list[tuple[tuple[int, int], Tensor, Tensor]]
 
@@ -85,7 +85,7 @@ def prepare(
     for dtype, listed in rows.items():
         constants = (_CHUNK, _HALVES[dtype], *sizes)
         table = _rows(listed, entries, tensors[0].device)
-        prepared.groups.append(Together(*table, constants, warps))
+        prepared.groups.append(LaunchGroup(*table, constants, warps))
     return prepared
 
 
@@ -269,8 +269,8 @@ def _start(
             return
     if as_type is not None:
         tensors = [each.view(-1).view(as_type) for each in tensors]
-    how = {"num_warps": warps, **_PLAIN}
-    compiled = kernel[(programs,)](*tensors, *size, *numbers, *constants, **how)
+    options = {"num_warps": warps, **_PLAIN}
+    compiled = kernel[(programs,)](*tensors, *size, *numbers, *constants, **options)
     if start is _UNKNOWN and compiled is not None:  # None: Triton's interpreter ran it
         if len(_STARTS) >= _STARTS_MOST:
             _STARTS.clear()

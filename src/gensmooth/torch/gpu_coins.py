@@ -1,7 +1,7 @@
 # pyright: basic
 # pyright: reportMissingImports=false, reportOptionalSubscript=false, reportIndexIssue=false
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false
-"""Triton kernels for coin directions: ``out = round(keep · w + Σ_l amounts[l] ε_l)``, ε_l = ±1."""
+"""Triton kernels for Bernoulli directions: ``round(keep · w + Σ_l amounts[l] ε_l)``, ε_l = ±1."""
 
 import triton
 import triton.language as tl
@@ -161,7 +161,7 @@ def _set(out, at, n, x, EVEN: tl.constexpr):
 
 @triton.jit
 def _entry_of_table(table, byte):
-    """Compute ``table[byte]``; in PTX, as ``tl.load`` would affect which thread computes what."""
+    """Compute ``table[byte]``; in PTX, because ``tl.load`` would move entries between threads."""
     if PTX:
         entry = tl.inline_asm_elementwise(
             "ld.global.nc.f32 $0, [$1];",

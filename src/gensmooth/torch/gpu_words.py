@@ -5,15 +5,15 @@
 
 Philox4x32-10 is the generator of :mod:`gensmooth.kernels.philox`, and tiles are laid out as in
 :mod:`gensmooth.kernels.tiles`, so signs are equal bit for bit. Sums run in the same order, and a
-product is never fused with a sum (``enable_fp_fusion=False``), so a step along coin directions
+product is never fused with a sum (``enable_fp_fusion=False``), so a step along Bernoulli directions
 gives the same bits as on a CPU. Normals follow the same series, with correctly rounded divisions
 and roots.
 
 The work is divided differently. A thread keeps its own words and iterates over their 32 bits, so
-each word is used 32 times and no thread waits for another. All kernels except those for one coin
-direction are limited by instructions, not by memory bandwidth, so they are written to use few
-instructions. Where Triton's operations use more, there is a line of PTX; the interpreter and
-devices of other makers do without it.
+each word is used 32 times and no thread waits for another. All kernels except those for one
+Bernoulli direction are limited by instructions, not by memory bandwidth, so they are written to use
+few instructions. Where Triton's operations would use more, a line of PTX replaces them, except in
+the interpreter and on devices of other makers.
 """
 
 import torch

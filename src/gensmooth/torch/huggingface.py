@@ -61,7 +61,7 @@ class ZerothOrderMixin:
         """Create the optimiser, once the trainer has placed the model on its device."""
         if self.optimizer is None:
             chosen = self.model if model is None else model
-            how: dict[str, Any] = {"ranks": "batches"} if self.args.world_size > 1 else {}
+            options: dict[str, Any] = {"ranks": "batches"} if self.args.world_size > 1 else {}
             params = chosen
             if self.args.weight_decay:  # on the same parameters as the trainer's own optimisers
                 trainer: Any = self
@@ -74,8 +74,8 @@ class ZerothOrderMixin:
                     },
                     {"params": [(name, named[name]) for name in named if name not in decayed]},
                 ]
-            how |= self._zeroth_order
-            self.optimizer = ZerothOrder(params, lr=self.args.learning_rate, **how)
+            options |= self._zeroth_order
+            self.optimizer = ZerothOrder(params, lr=self.args.learning_rate, **options)
         return self.optimizer
 
     def training_step(

@@ -2,7 +2,7 @@
 
 The values w + s·c·ε of a parameter exist only while they are needed. When a layer's forward begins,
 its parameters are pointed at a scratch buffer with the perturbed values. When it ends, they are
-pointed back at their own memory, which was not written to: ``w + cε − cε`` is never computed. The
+pointed back at their original memory, which is unchanged: ``w + cε − cε`` is never computed. The
 next layer reuses the buffer, so the memory needed is that of the largest layer, or more if layers
 with their own parameters are nested.
 
@@ -71,7 +71,10 @@ class LayerPlan(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A running layer, and the parameters that it pointed at the buffer (late: after it began)."""
+    """A running layer, and the parameters that it pointed at the buffer.
+
+    ``late`` means that they were pointed there after the layer had begun.
+    """
 
     owner: nn.Module | None
     names: list[str]
@@ -105,12 +108,12 @@ class Layers:
         self._layers = find_layers(self._modules, self._names)
         plain: list[nn.Module] = []
         self._others: list[Wrapped] = []  # compiled modules with nothing to perturb
-        for each in outermost(self._modules):
-            if not is_compiled(each):
-                plain.append(each)
-            elif id(each) not in self._layers:
-                self._others.append(Wrapped(each, self._compiled))
-        self._followed = [Wrapped(each, partial(self._follow, each)) for each in plain]
+        for module in outermost(self._modules):
+            if not is_compiled(module):
+                plain.append(module)
+            elif id(module) not in self._layers:
+                self._others.append(Wrapped(module, self._compiled))
+        self._followed = [Wrapped(module, partial(self._follow, module)) for module in plain]
         # Parameters that belong to a whole evaluation.
         self._whole: list[str] = list(self._parameters) if whole else []
         owned = set(self._whole) | {name for layer in self._layers.values() for name in layer.names}
@@ -321,7 +324,7 @@ class Layers:
         self._surprises += 1
 
     def _end(self, layer: HookedLayer, output: Any) -> Any:
-        """Restore a layer's own values; returns a copied output if it needs one, or None."""
+        """Restore a layer's original values; return a copy of its output if needed, else None."""
         if self._current is layer:
             kept = self._copy_kept(output)
             self._current = None
@@ -338,7 +341,7 @@ class Layers:
         return kept
 
     def _keep(self, module: nn.Module, output: Any) -> Any:
-        """Return a copy of a layer's output if it is in the buffer, which is reused; or None."""
+        """Return a copy of a layer's output if it is in the buffer, which is reused; else None."""
         if not (self._turns and self._turns[-1].owner is module):
             return None
         return self._copy_kept(output)
@@ -446,7 +449,7 @@ class Layers:
             self._busy = False
 
     def _close(self) -> None:
-        """Restore the own values of layers that were perturbed together."""
+        """Restore the original values of layers that were perturbed together."""
         if self._open is None:
             return
         self._busy = True
@@ -476,15 +479,15 @@ class Layers:
         with self.attached(), Reads(self._read):
             self._detach()  # the layers' wrappers go around those that track modules
             try:
-                for each in self._followed:
-                    each.attach()
+                for wrapped in self._followed:
+                    wrapped.attach()
                 self._attach_all()
                 yield
             finally:
                 self._memory = []
                 self._detach()
-                for each in self._followed:
-                    each.remove()
+                for wrapped in self._followed:
+                    wrapped.remove()
                 self._attach_all()
 
     def _follow(self, module: nn.Module, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -510,10 +513,10 @@ class Layers:
         if self._busy or self._fill is None:
             return
         names: list[str] = []
-        for each in tensors:
-            name = self._names.get(id(each))
+        for tensor in tensors:
+            name = self._names.get(id(tensor))
             if name is None:
-                self._check_view(each)
+                self._check_view(tensor)
             elif name not in self._originals and name not in names:
                 names.append(name)
         if not names:
@@ -530,7 +533,7 @@ class Layers:
         self._enter(module, names, late=True)
 
     def _check_view(self, w: Tensor) -> None:
-        """Raise an error for a tensor in a parameter's own memory, which is not perturbed."""
+        """Raise an error for a tensor in a parameter's original memory, which is not perturbed."""
         if type(w) is not Tensor or w.layout is not _STRIDED or w.is_nested or not w.numel():
             return
         i = bisect_right(self._memory, w.data_ptr(), key=lambda each: each[0]) - 1

@@ -58,7 +58,7 @@ class Mover:
         }
         # The two words of a key that depend on the parameter; the others depend on the step.
         self._parameter_words = {name: stream.key(0)[:2] for name, stream in self._streams.items()}
-        # For each group, by its first name: its parameters' addresses, and prepared launch data.
+        # For each group, by the name of its first parameter: its addresses and its launch data.
         self._prepared: dict[str, tuple[list[Any], list[tuple[Backend, Any]]]] = {}
         self.velocities: dict[str, Tensor] = {}
 

@@ -1,7 +1,7 @@
 """Operations on one parameter's memory: perturb into a buffer, move, accumulate momentum.
 
 Numba kernels handle CPU tensors, and Triton kernels handle CUDA tensors. Both use the same random
-numbers. Coin directions give the same bits on both; normal directions agree up to rounding.
+numbers. Bernoulli directions give the same bits on both; normal ones agree up to rounding.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,8 @@ MOST_ENTRIES = 2**34  # per parameter: each value of the 32-bit counter yields f
 class Backend(Protocol):
     """The kernels for one kind of device, which work on contiguous tensors of any shape.
 
-    ``law`` is 0 for coins and 1 for normals; ``chosen`` marks the tiles that move (None: all).
+    ``law`` is 0 for entries ±1 and 1 for normal entries; ``chosen`` marks the tiles that move
+    (None: all).
     """
 
     def move(

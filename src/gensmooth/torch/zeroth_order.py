@@ -90,8 +90,8 @@ class ZerothOrder(Optimizer):
         spacing: c, the distance per entry at which the loss is evaluated.
         num_directions: L; a mirrored pair is one direction. A step calls the closure L+1 times
             (forward), 2L times (antithetic) or L times (one-point).
-        method: The directions by name: ``"bes"`` (coins, the default), ``"gs"`` (normals),
-            ``"bes-shrinkage"``, ``"gs-shrinkage"``, ``"low-rank"`` or ``"sparse"``.
+        method: The directions by name: ``"bes"`` (entries ±1, the default), ``"gs"`` (normal
+            entries), ``"bes-shrinkage"``, ``"gs-shrinkage"``, ``"low-rank"`` or ``"sparse"``.
         directions: The directions as an object, instead of a method: ``gs.LowRank(rank=4)``,
             ``gs.torch.SparseTiles(0.1)`` or ``gs.shrunk(gs.Bernoulli(), scale="estimate")``.
         estimator: ``"forward"``, ``"antithetic"``, ``"one-point"``, ``"ranked"``, or an object such
@@ -674,8 +674,8 @@ class ZerothOrder(Optimizer):
         plain = {name: state_dict[name] for name in ("state", "param_groups")}
         super().load_state_dict(plain)
         names = [name for group in self.param_groups for name in group["param_names"]]
-        exact = plain["state"].items()  # torch has rounded velocities to the parameters' types
-        self._go_on(stored, {names[place]: each["velocity"] for place, each in exact})
+        exact = plain["state"].items()  # self.state has velocities rounded to the parameters' types
+        self._restore(stored, {names[place]: state["velocity"] for place, state in exact})
         if self._layers is not None:
             self._layers.forget()
         self._moving = False
@@ -683,18 +683,18 @@ class ZerothOrder(Optimizer):
     def _progress(self) -> dict[str, Any]:
         return {name: getattr(self, attribute) for name, attribute in _PROGRESS.items()}
 
-    def _go_on(self, progress: dict[str, Any], velocities: dict[str, Tensor]) -> None:
+    def _restore(self, progress: dict[str, Any], velocities: dict[str, Tensor]) -> None:
         for name, attribute in _PROGRESS.items():
             setattr(self, attribute, progress[name])
-        for name, each in velocities.items():
+        for name, stored in velocities.items():
             w = self._parameters[name]
-            velocity = each.to(w.device, copy=True)
+            velocity = stored.to(w.device, copy=True)
             self.state[w]["velocity"] = self._mover.velocities[name] = velocity
         self._last_losses.clear()
         self._marks = self._current_marks()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Support copying: a copy is created anew from the parameters and modules, or copies."""
+        """Support copying: create the copy anew from the (copied) parameters and modules."""
         del protocol
         self._check_ready()
         if self._log is not None:
@@ -737,7 +737,7 @@ def _rebuilt(
     options, progress, velocities = state
     for group, group_options in zip(optimizer.param_groups, options, strict=True):
         group.update(group_options)
-    optimizer._go_on(progress, velocities)  # pyright: ignore[reportPrivateUsage]
+    optimizer._restore(progress, velocities)  # pyright: ignore[reportPrivateUsage]
     return optimizer
 
 

@@ -1,4 +1,4 @@
-"""Grid search as in the paper: every pair on tuning seeds, chosen by the mean final score."""
+"""Grid search as in the paper: all pairs on tuning seeds, compared by their mean final score."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ G = TypeVar("G", bound=GridOptions)
 
 
 class Size(NamedTuple):
-    """The size of a study, which is all that a profile changes.
+    """The size of a study, which is the only thing that a profile changes.
 
     Attributes:
         rounds: Rounds of ten iterations.
@@ -40,7 +40,7 @@ class Grid(NamedTuple, Generic[G]):
         rates: The learning rates of the grid.
         sizes: The size of each profile.
         cases: Settings × methods, each as a part of a run's configuration.
-        where: Returns the setting of a configuration in words.
+        where: Describes the setting of a configuration.
         paper: Returns the paper's choice for a configuration, if it has one.
     """
 
@@ -82,7 +82,7 @@ class Grid(NamedTuple, Generic[G]):
         ]
 
     def select(self, options: G, records: Sequence[RunRecord]) -> list[Cell]:
-        """Return the best pair of every case beside the paper's; or the paper's alone."""
+        """Return the best pair of every case and the paper's; without a search, the paper's."""
         best = choose(records, lambda config: (self.where(config), config["method"]))
         cells: list[Cell] = []
         for case in self.cases(options):

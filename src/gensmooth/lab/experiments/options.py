@@ -27,7 +27,7 @@ def option(
         default: Its default.
         check: Raises an error if a value is invalid.
         accepts: Returns whether a value is accepted from a ``reproduce.json``, which may come from
-            somebody else; by default none is. No accepted value may name a module.
+            an untrusted source; by default no value is. No accepted value may name a module.
     """
     return field(default=default, metadata={"words": words, "check": check, "accepts": accepts})
 
@@ -46,11 +46,11 @@ def has(shape: fields.Shape) -> Accepts:
 
 
 def matches(pattern: str) -> Accepts:
-    """Return a check that accepts texts that match a regular expression."""
+    """Return a check that accepts strings that match a regular expression."""
     return has(fields.text(fields.NAME_LENGTH, pattern))
 
 
-def each(accepts: Accepts) -> Accepts:
+def list_of(accepts: Accepts) -> Accepts:
     """Return a check that accepts lists of at most a thousand accepted items."""
     is_list = has(fields.many(fields.PLAIN, 1000))
     return lambda value: is_list(value) and all(map(accepts, cast("list[Any]", value)))
@@ -60,7 +60,7 @@ is_count = has(fields.count(1, _MOST))
 is_flag = has(fields.flag)
 
 
-METHOD_NAMES = each(matches(r"[a-z0-9-]{1,50}"))
+METHOD_NAMES = list_of(matches(r"[a-z0-9-]{1,50}"))
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,14 @@ def read_options(kind: type[O], values: Mapping[str, Any]) -> O:
         TypeError: If a value is of the wrong type.
     """
     read: dict[str, Any] = {}
-    for each_field in fields_of(kind):
-        value = values.get(each_field.name)
+    for declared in fields_of(kind):
+        value = values.get(declared.name)
         if isinstance(value, Iterable) and not isinstance(value, str):
             value = tuple(cast("Iterable[Any]", value)) or None
         if value is None:
             continue
-        check = each_field.metadata.get("check")
+        check = declared.metadata.get("check")
         if check is not None:
-            check(each_field.name, value)
-        read[each_field.name] = value
+            check(declared.name, value)
+        read[declared.name] = value
     return kind(**read)

@@ -13,21 +13,21 @@ Say = Callable[[str], None]  # prints a line for the user
 _EVERY = 15.0  # seconds between lines where there is no terminal
 _OFTEN = 0.5  # seconds between updates of the bar on a terminal
 _MANY = 20  # finished runs per worker after which the elapsed time is used
-_FEW = 5.0  # times the usual: a run that takes longer has also compiled
+_FEW = 5.0  # a run that takes more than this many times the usual time has also compiled
 
 
 class TimeLeft:
     """An estimate of the time left, from the speed of the runs that are finished.
 
-    The first run of each worker also loads and compiles, so it is ignored. The first of each kind
-    compiles too, so its time is cut to a few times the usual. While few runs have finished, the
-    estimate uses the cost per second of the finished runs, because runs in flight would bias the
-    elapsed time. Later it uses the time that the latter half of the runs took, which includes the
-    overhead between runs.
+    The first run of each worker also loads and compiles, so it is ignored. The first run of each
+    kind compiles too, so its time is cut to a few times the usual. While few runs have finished,
+    the estimate uses the cost per second of the finished runs, because runs in flight would bias
+    the elapsed time. Later it uses the time that the latter half of the runs took, which includes
+    the overhead between runs.
 
     Args:
         cost: The cost of all runs.
-        workers: How many runs are made at a time.
+        workers: How many runs are executed at a time.
     """
 
     def __init__(self, cost: float, workers: int) -> None:
@@ -62,9 +62,9 @@ class TimeLeft:
 class Shares:
     """The share of the work that is done, and the time left, as reported by the runs.
 
-    Runs that are made side by side begin and end together, so the number of finished runs does not
-    show progress. The speed is measured from the first report on: the work of an earlier attempt
-    and the time to compile do not count.
+    Runs that are executed side by side begin and end together, so the number of finished runs does
+    not show progress. The speed is measured from the first report on: the work of an earlier
+    attempt and the time to compile do not count.
 
     Args:
         costs: The costs of the runs, by their keys.

@@ -1,4 +1,4 @@
-"""Make the runs that are missing, over workers; each is stored as soon as it is finished."""
+"""Execute the missing runs on workers; each is stored as soon as it has finished."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
@@ -27,7 +27,7 @@ class Completed(NamedTuple):
 
     Attributes:
         records: Their records.
-        made: How many of them this call made.
+        made: How many of them this call executed.
     """
 
     records: list[RunRecord]
@@ -35,7 +35,7 @@ class Completed(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """Makes the missing runs of a study.
+    """Executes the missing runs of a study.
 
     Attributes:
         study: The study's name.
@@ -44,12 +44,12 @@ class Runner(NamedTuple):
         ray: A cluster's address, ``"auto"``, ``"local"``, or ``None`` for processes.
         say: Prints a line for the user.
         reference: Where a worker finds a custom study: ``module:NAME``.
-        function: Instead of a study, the function that makes a run, pickled by cloudpickle.
+        function: Instead of a study, the function that executes a run, pickled by cloudpickle.
         cost: About how many seconds a run takes, if known.
         piece: ``(i, n)``: only the i-th of n equal parts of the runs.
-        make: Whether to make the missing runs.
+        make: Whether to execute the missing runs.
         others: The stores of runs that belong to other studies.
-        together: Whether runs share a device, and are made in threads of this process.
+        together: Whether runs share a device, and are executed in threads of this process.
     """
 
     study: str
@@ -141,8 +141,8 @@ class Runner(NamedTuple):
 def _in_order(cost: Cost, specs: Sequence[RunSpec]) -> list[RunSpec]:
     """Sort runs, the longest first, so that no worker ends long after the others.
 
-    Runs of equal (or unknown) length come in the order of their hashes, which is as good as
-    random, so that the finished runs of an interrupted study are a fair sample.
+    Runs of equal (or unknown) length are sorted by their hashes, which is as good as random, so
+    that the finished runs of an interrupted study are a fair sample.
     """
     by_key = {spec.key: spec for spec in specs}
     return sorted(by_key.values(), key=lambda spec: (-_cost(cost, spec), spec.key))
@@ -155,7 +155,7 @@ def _cost(cost: Cost, spec: RunSpec) -> float:
 def _start(
     jobs: Sequence[Job], workers: int | None, ray: str | None
 ) -> tuple[int, Generator[Finished]]:
-    """Return how many runs are made at a time, and the runs as they finish."""
+    """Return how many runs are executed at a time, and the runs as they finish."""
     if ray is not None:
         return over_ray(jobs, ray, workers)
     workers = min(workers or 1, len(jobs))

@@ -129,15 +129,15 @@ def _no_facts(*_: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Study(Generic[O]):
-    """A study: lists of runs, the function that makes one, and how they are judged.
+    """A study: lists of runs, the function that executes one, and how they are judged.
 
     Attributes:
         name: Its name; part of every run's key, and of the names of files.
         title: Its heading in the report.
         prose: Describes what was done.
         reporting: Lists the runs to report, from the hyperparameter choices.
-        execute: Makes one run from its configuration and a folder. A long run may keep checkpoints
-            in the folder, which is reserved for it and may not exist yet; short runs ignore it.
+        execute: Executes one run from its configuration and a folder. A long run may keep
+            checkpoints in the folder, which is reserved for it and may not exist yet.
         options: The dataclass that declares its options.
         tuning: Lists the runs of the grid search; empty if the paper's tables are used.
         select: Chooses the hyperparameters from the records of the grid search.
@@ -148,15 +148,15 @@ class Study(Generic[O]):
         tables: Further tables to show.
         files: Tables that are written as files, and not shown on the page.
         facts: What was run, for the provenance box.
-        alone: Whether its runs are made one at a time, as timings must be.
-        cost: About how many seconds a run takes on one core: the longest are then made first.
-            Without it, runs are made in the order of their keys.
+        alone: Whether its runs are executed one at a time, as timings must be.
+        cost: About how many seconds a run takes on one core: the longest are then executed first.
+            Without it, runs are executed in the order of their keys.
         gather: Selects the records of a report on an incomplete study from all records in a
             folder; ``None`` if the study can only be reported complete.
         searched: The profiles in which hyperparameters are searched by default; the others use the
             paper's tables.
-        device: The device that all runs share, if they are made side by side in this process;
-            ``None`` if each run is made on one core.
+        device: The device that all runs share, if they are executed side by side in this process;
+            ``None`` if each run uses one core.
         unavailable: Returns which missing package prevents it from running, or ``None``.
         smaller: Describes how its runs are smaller than those that its claims are about; ``None``
             if they are not. Smaller runs do not judge the claims.

@@ -35,8 +35,8 @@ class PairedTest(NamedTuple):
         low: The lower end of its 95 % confidence interval.
         high: The upper end.
         standardized: Cohen's d of these differences.
-        diverged: How many runs of a diverged, and how many of b. Where any did, the p-values are
-            those of the ranks.
+        diverged: The number of diverged runs of a and of b. If there are any, the p-values are
+            those of the test on ranks.
         p_less: One-sided p-value for a < b.
         p_greater: One-sided p-value for a > b.
     """

@@ -77,7 +77,7 @@ class Loaded(NamedTuple):
 
     Attributes:
         records: Finished runs by key.
-        damaged: Keys of runs that cannot be read, and have to be made again.
+        damaged: Keys of runs that cannot be read, and have to be repeated.
     """
 
     records: dict[str, RunRecord]
@@ -153,7 +153,7 @@ class StudyStore:
         """Mark the folder as ours, or refuse one that belongs to something else."""
         mark = self.folder / _STUDY_FILE
         ours = {"program": "gensmooth", "study": self.study, "format": FORMAT}
-        if exists(mark) and mark.lstat().st_size:  # an empty one: killed while it was written
+        if exists(mark) and mark.lstat().st_size:  # an empty one was left by a kill
             try:
                 marked: dict[str, Any] = read_fields(mark, _MARK, what="the mark of a study")
             except CheckpointError as error:

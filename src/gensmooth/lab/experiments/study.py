@@ -1,4 +1,4 @@
-"""Run one study: make the runs that are missing, then conclude."""
+"""Run one study: execute the missing runs, then conclude."""
 
 import time
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ def run_study(
     Args:
         name: The study: one of the paper's, or ``module:NAME`` of a custom study.
         options: Its options.
-        folder: Where its runs are stored; finished runs are not made again.
+        folder: Where its runs are stored; finished runs are not repeated.
         workers: Processes; with Ray, runs at a time, and ``None`` for all of its processors.
         ray: Run on Ray instead: an address, ``"auto"`` or ``"local"``.
-        piece: ``(i, n)``: make only the i-th of n equal parts of the runs, as one of n machines.
-        make: Whether to make missing runs. Otherwise the outcome is about those that exist.
+        piece: ``(i, n)``: execute only the i-th of n equal parts of the runs, as one of n machines.
+        make: Whether to execute missing runs. Otherwise the outcome is about those that exist.
         claims: Additional claims to judge; those about other studies are ignored.
         say: Prints a line for the user.
 
@@ -129,7 +129,7 @@ def _existing(
     loaded: Completed,
     wanted: int,
 ) -> Completed:
-    """Return the existing runs, for a report that makes none."""
+    """Return the existing runs, for a report without new ones."""
     if study.gather is not None:
         return Completed(study.gather(options, cells, list(store.everything().records.values())), 0)
     if len(loaded.records) < wanted:

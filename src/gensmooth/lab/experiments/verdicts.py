@@ -241,8 +241,8 @@ def not_different(
 ) -> ClaimRow:
     """Judge "not significantly different" in both of its readings.
 
-    More seeds may show a difference that is small; so the margin is one reading, and the words
-    themselves, with the seeds at hand, are the other.
+    With enough seeds, even a small difference is significant. So one reading allows a margin, and
+    the other takes the words literally, with the seeds at hand.
     """
     amount = f"a factor of {margin:g}" if measure.ratio else f"{percent(margin)} {measure.unit}"
     return readings(
@@ -295,14 +295,14 @@ def _joined(sentence: Sentence, rows: Mapping[str, ClaimRow], verdict: Verdict) 
 def counted(
     sentence: Sentence, *, found: Sequence[str], of: int, what: str, wanted: int | None = None
 ) -> ClaimRow:
-    """Judge "in ``wanted`` cases", by default all, where each is certain, as in a formula."""
+    """Judge a claim about formulas: it holds if ``wanted`` cases (by default all) were found."""
     evidence = f"{len(found)} of {of}: {', '.join(found) if found else 'none'}"
     verdict: Verdict = "holds" if len(found) >= (wanted or of) else "does not hold"
     return ClaimRow(*sentence, what, evidence, verdict)
 
 
 def percent(value: float, *, sign: bool = False) -> str:
-    """Return a share in percent.
+    """Format a fraction in percent.
 
     >>> percent(-0.1), percent(0.25, sign=True)
     ('−10 %', '+25 %')

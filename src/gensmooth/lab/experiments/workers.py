@@ -1,4 +1,4 @@
-"""Makes runs and returns each as it finishes: in this process, in several, or on Ray."""
+"""Executes runs and returns each as it finishes: in this process, in several, or on Ray."""
 
 import multiprocessing
 import os
@@ -33,20 +33,20 @@ Finished = tuple[RunSpec, RunRecord]
 Tell = Callable[[str, float], None]  # a run's key, how much of it is done
 
 _IN_FLIGHT = 3  # runs handed to each process ahead of time
-_LAST_CHECKPOINT = 10.0  # seconds that a worker has to write one when its parent is gone
+_LAST_CHECKPOINT = 10.0  # seconds that a worker has to write a checkpoint if its parent is gone
 _MOST_THREADS = 1024  # runs that share a device at a time
 _IN_FLIGHT_RAY = 2  # tasks handed to the cluster for each that can run
 _TRIES = 5  # how many times a run is repeated elsewhere if its node or worker is lost
 
 
 class Job(NamedTuple):
-    """A run to be made.
+    """A run to be executed.
 
     Attributes:
         spec: The run.
-        scratch: A folder that this run may use while it is made.
+        scratch: A folder that this run may use until it has finished.
         study: Where a worker finds a custom study: ``module:NAME``.
-        function: Instead of a study, the function that makes the run. It is pickled by
+        function: Instead of a study, the function that executes the run. It is pickled by
             cloudpickle, because it may hold a lambda.
     """
 
@@ -57,14 +57,14 @@ class Job(NamedTuple):
 
 
 def execute(job: Job) -> RunRecord:
-    """Make a run in this process."""
+    """Execute a run in this process."""
     if job.function:
         return cloudpickle.loads(job.function)(job.spec.config, job.scratch)
     return find_study(job.study or job.spec.study).execute(job.spec.config, job.scratch)
 
 
 def here(jobs: Sequence[Job]) -> Generator[Finished]:
-    """Make runs one after the other in this process."""
+    """Execute runs one after the other in this process."""
     for job in jobs:
         yield job.spec, execute(job)
 
@@ -72,7 +72,7 @@ def here(jobs: Sequence[Job]) -> Generator[Finished]:
 def side_by_side(
     jobs: Sequence[Job], at_a_time: int | None, tell: Tell
 ) -> tuple[int, Generator[Finished]]:
-    """Make runs in threads that share a device; return the number at a time, and a generator.
+    """Execute runs in threads that share a device; return the number at a time, and a generator.
 
     ``tell`` is called with the share of each run that is done. When the caller stops iterating,
     each run in flight writes a checkpoint, and ends.
@@ -104,7 +104,7 @@ def _thread_runs(jobs: Sequence[Job], number: int, tell: Tell) -> Generator[Fini
 
 
 def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
-    """Make runs in processes, and yield each as it finishes.
+    """Execute runs in processes, and yield each as it finishes.
 
     When the caller stops iterating (or is killed), the workers stop: a run in flight writes a last
     checkpoint to its scratch folder, if it uses one, and ends.
@@ -160,7 +160,7 @@ def _use_one_thread() -> None:  # every core has its own run
 def over_ray(
     jobs: Sequence[Job], address: str, at_a_time: int | None
 ) -> tuple[int, Generator[Finished]]:
-    """Make runs on Ray, one CPU each; return the number at a time, and a generator.
+    """Execute runs on Ray, one CPU each; return the number at a time, and a generator.
 
     Args:
         jobs: The runs.

@@ -1,4 +1,4 @@
-"""``reproduce``: make the missing runs of studies, and write their report."""
+"""``reproduce``: execute the missing runs of studies, and write their report."""
 
 import json
 import shlex
@@ -25,9 +25,9 @@ from gensmooth.runs.files import exists, make_folder, read_bytes, write_text
 
 ASKED = "reproduce.json"  # the arguments, in the output folder
 
-# Arguments that the command line spells differently, with one flag for each value,
+# Flags of arguments that have several values: one flag for each value, or values with commas.
 _REPEATED = {"environments": "env", "parts": "part", "claims": "claim", "num_directions": "-L"}
-_JOINED = {"methods": "methods", "objectives": "objective"}  # or with commas
+_JOINED = {"methods": "methods", "objectives": "objective"}
 
 
 class Reproduced(NamedTuple):
@@ -127,7 +127,7 @@ def reproduce(  # noqa: D417
         if outcome is None:
             continue
         outcomes.append(outcome)
-        if number < len(studies) and not no_run:  # something to look at while the others run
+        if number < len(studies) and not no_run:  # a preliminary page while the others run
             page = write_report(outcomes, home, command=_command(arguments))
             print_line(f"{each.name} is done ({number} of {len(studies)}); to look at: {page}")
     if not (no_run and exists(home / ASKED)):  # a report changes nothing but the page
@@ -253,7 +253,7 @@ def report_again(folder: Path, out: Path | None = None) -> Path:
 
 
 def _read_asked(path: Path) -> dict[str, Any]:
-    """Return the options in a ``reproduce.json``, which may come from a stranger.
+    """Return the options in a ``reproduce.json``, which may come from an untrusted source.
 
     Every field must be an argument or an option of our studies, and both the field and its value
     must be accepted from a file. In particular, no value can name a module: a study, a claim or an

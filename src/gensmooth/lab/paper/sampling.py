@@ -51,7 +51,7 @@ def set_step(key, step):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill_blocks(law, step, blocks):
-    """``blocks[i]`` = the directions of step ``step + i``, of a law that differs in its key."""
+    """``blocks[i]`` = the directions of step ``step + i``; of the law, only the key differs."""
     law = with_own_key(law)
     for i in range(len(blocks)):
         set_step(law.key, step + i)
@@ -133,8 +133,8 @@ def uniforms(key, index, first, count, width, out):
 def subset(key, order, out):
     """``out`` = distinct members of ``order``, every ordered choice equally likely.
 
-    Fisher–Yates, stopped after ``len(out)`` exchanges, which are then taken back: ``order`` is
-    the same before and after, so the choice depends on its address alone.
+    Fisher–Yates, stopped after ``len(out)`` exchanges, which are then undone: ``order`` is the same
+    before and after, so the choice depends on its address alone.
     """
     k0, k1, c2, c3 = key[0], key[1], key[2], key[3]
     u = np.empty(TILE + 1, np.float64)

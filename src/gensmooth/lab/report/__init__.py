@@ -1,7 +1,7 @@
 """Writes all pages: figures, tables and verdicts as sections of one HTML file.
 
-It knows no study, comparison or run: these pass it sections. It needs the extra ``report``
-(Matplotlib and Jinja2), which is imported when a page is written.
+It does not know about studies, comparisons or runs: they pass it sections. It needs the extra
+``report`` (Matplotlib and Jinja2), which is imported when a page is written.
 """
 
 from collections.abc import Generator, Sequence
@@ -36,7 +36,7 @@ def write_report(
         lede: A paragraph below it.
         command: The command that repeats it.
         front: The beginning of the page: its message, its best figure, its symbols.
-        reload: Seconds after which a browser reloads the page, while a run is going on.
+        reload: Seconds after which a browser reloads the page, while a run is in progress.
 
     Returns:
         The path of the page.

@@ -89,7 +89,7 @@ class Curve(NamedTuple):
         iterations: Iterations per round.
         num_directions: L.
         runs: How many runs there were.
-        left_out: How many of them diverged, and are in no mean.
+        left_out: How many of them diverged, and are not in the means.
     """
 
     setting: Setting
@@ -116,8 +116,8 @@ def curves(
 
     Args:
         records: The runs.
-        keys: The keys of a configuration that make the setting, the slowest first. Numbers are
-            sorted; words stay in the order in which they come.
+        keys: The keys of a configuration that make up the setting, the slowest first. Numbers are
+            sorted; strings keep the order in which they occur.
         series: The series to average; a record may lack some.
 
     Raises:
@@ -193,7 +193,7 @@ def band(rows: Sequence[Sequence[float]]) -> Band:
 def quartiles(rows: Sequence[Sequence[float]]) -> Band:
     """Return the median and quartiles at every round; infinite values count.
 
-    The median is where the mean of a :class:`Band` is. What is infinite is not drawn.
+    The median takes the place of the mean in the :class:`Band`. Infinite values are not drawn.
 
     >>> quartiles([[1, 2], [3, 4], [8, float("inf")]]).mean
     array([3., 4.])
@@ -220,7 +220,7 @@ def number_of_runs(plotted: Sequence[Curve]) -> str:
 
 Scale = Literal["linear", "log"]
 
-_POINTS = 200  # a line on a panel shows no more
+_POINTS = 200  # the most points of a line
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -308,7 +308,7 @@ def padded(low: float, high: float, scale: Scale) -> tuple[float, float]:
 
 
 def draw_curves(ax: Axes, plotted: Sequence[Curve], view: View, *, absent: str = "") -> None:
-    """Draw the curves of one setting; ``absent`` says which are not there."""
+    """Draw the curves of one setting; ``absent`` is a note about missing ones."""
     shown = [curve for curve in plotted if view.series in curve.bands]
     lines = textwrap.wrap(absent or ("" if shown else "no finite run"), 34, break_on_hyphens=False)
     y, va = (0.97, "top") if shown else (0.5, "center")
@@ -470,7 +470,7 @@ def panel(
     *,
     absent: str = "",
 ) -> Panel:
-    """Return the panel of a setting; it names what is absent, and says if nothing is there."""
+    """Return the panel of a setting, with a note about missing curves."""
     here = [curve for curve in plotted if curve.setting == setting]
     view = view._replace(styles={**_styles(plotted), **view.styles})
     ends = "; ".join(
@@ -489,7 +489,7 @@ def panel(
 
 
 def legend(plotted: Sequence[Curve], extra: Sequence[LegendItem] = ()) -> list[LegendItem]:
-    """Return the methods that have a curve, the bar, and what else is drawn."""
+    """Return the methods that have a curve, the bar, and the extra items."""
     methods = sorted({curve.method for curve in plotted if curve.n}, key=method_order)
     styles = _styles(plotted)
     many = any(curve.n > 1 for curve in plotted)
@@ -503,7 +503,7 @@ def _styles(plotted: Sequence[Curve]) -> dict[str, MethodStyle]:
 
 
 def means(plotted: Sequence[Curve]) -> str:
-    """Return what lines and bars are, for a caption."""
+    """Return the sentences of a caption that explain lines and bars."""
     return (
         f"Lines are means over seeds ({number_of_runs(plotted)}), bars one standard deviation of "
         "the seeds to either side; a hollow arrowhead is a bar that leaves the axis. Bars and "
@@ -569,7 +569,7 @@ def coinciding(plotted: Sequence[Curve], series: str, *, within: float = 0.05) -
 def remarks(
     plotted: Sequence[Curve], words: Callable[[Setting], str], cells: Sequence[Cell]
 ) -> list[str]:
-    """Return what was left out of some curves, one line per method and setting."""
+    """Describe the runs that are missing in some curves, one line per method and setting."""
     lost: dict[str, list[str]] = {}
     for cell in cells:
         if cell.chosen is None:

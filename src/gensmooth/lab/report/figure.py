@@ -1,4 +1,4 @@
-"""Figures: panels with one legend and one caption, as SVG and PNG, as a whole or one by one.
+"""Figures: panels with one legend and one caption, written as one SVG and PNG, or panel by panel.
 
 No global state of Matplotlib is used. Its SVG is adapted to a page: it is made smaller, its
 identifiers become unique, and its colours become those of the page.
@@ -35,7 +35,7 @@ from gensmooth.runs.files import write_bytes, write_text
 
 _TOP, _BOTTOM = 0.885, 0.15
 _COLORS = 256
-_LETTERS = 9.5  # of a title, to an inch
+_LETTERS = 9.5  # letters of a title per inch
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _NUMBER = re.compile(r"-?\d+\.\d+")
@@ -64,7 +64,7 @@ class LegendItem(NamedTuple):
     """An entry of a legend.
 
     Attributes:
-        label: Its words.
+        label: Its text.
         kind: A line with a marker, a thin line without one, a marker alone, or a filled area.
         color: Its colour.
         dash: Its dash; ``()`` is solid.
@@ -88,14 +88,14 @@ class Figure(NamedTuple):
     Attributes:
         name: File name without ending.
         title: What it shows, for the file.
-        heading: The same below the heading of its study.
+        heading: Its heading on a page, below that of its study.
         caption: What is drawn and how to read it.
         columns: The largest number of panels side by side.
         panels: The panels, row by row.
         legend: One legend for all of them.
         remarks: Remarks such as runs left out or methods not drawn.
         tables: The numbers behind it that are worth reading.
-        left: Where the axes of a panel begin, as a part of its width.
+        left: Where the axes of a panel begin, as a fraction of its width.
         right: Where they end.
     """
 

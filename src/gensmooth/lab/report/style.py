@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, cast
 
 from gensmooth.directions import METHODS
 
-# Figures are drawn in the light colours; `svg.inline` turns each into a CSS variable, so a colour
-# must have one meaning only.
+# Figures are drawn in the light colours; `figure.inline` turns each into a CSS variable, so a
+# colour must have one meaning only.
 INK, MUTED, GRID = "#22262b", "#5f6670", "#dfe2e6"
 
 # Inches. A panel is as wide as a phone's column, so that its text has the same size everywhere.
@@ -54,7 +54,7 @@ _STYLES = {
     "orthogonal-bes-shrinkage": MethodStyle("#5f8a00", "#abd14c", (1.6, 1), "*"),
     "pilot": MethodStyle("#d1001f", "#ff6b66", (), "H"),
 }
-_TITLES = {"pilot": "Pilot"}  # other things that are drawn
+_TITLES = {"pilot": "Pilot"}  # of names that are not among METHODS
 _UNKNOWN = MethodStyle("#6d6a75", "#b9b4c4", (3, 3), "d")
 _ALSO = {"auto": "pilot"}  # aliases
 # For names without a style, if several of them are drawn together.

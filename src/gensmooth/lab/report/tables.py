@@ -15,8 +15,8 @@ from gensmooth.runs.files import write_text
 if TYPE_CHECKING:
     from gensmooth.lab.report.curves import Drawn
 
-# "undecided" speaks of the number of runs, not of the claim; in a claim "about an implementation",
-# two programs can differ without either being wrong.
+# "undecided" means that there are too few runs to tell. In a claim "about an implementation", two
+# programs can differ without either being wrong.
 Verdict = Literal[
     "holds",
     "does not hold",
@@ -26,7 +26,7 @@ Verdict = Literal[
     "not run",
 ]
 
-# Curves are for plotting again: seven digits, and no more rows than this (every k-th round then).
+# Curves are stored for plotting: with seven digits, and at most this many rows (every k-th round).
 _MOST_ROWS = 8000
 
 
@@ -91,7 +91,7 @@ class Cell(NamedTuple):
     """A tuned hyperparameter choice beside the paper's.
 
     Attributes:
-        setting: The words of the setting, such as ``"L=2, N=5"``.
+        setting: The setting in words, such as ``"L=2, N=5"``.
         method: The method's name.
         chosen: ``(spacing, learning rate)``, or ``None`` when every choice diverged.
         paper: The paper's, or ``None`` where it gives none.
@@ -125,10 +125,10 @@ class Choices(NamedTuple):
     Attributes:
         methods: Column headings.
         rows: The setting and its cells; ``None`` where a method was not run.
-        both: In how many cells both values agree with the paper's,
-        spacing: in how many the spacing does,
-        rate: in how many the learning rate does,
-        compared: out of how many.
+        both: The number of cells in which both values agree with the paper's.
+        spacing: The number in which the spacing does.
+        rate: The number in which the learning rate does.
+        compared: The number of cells for which the paper has values.
     """
 
     methods: Sequence[str]
@@ -180,7 +180,7 @@ def curves_table(study: str, drawn: "Drawn") -> Table:
     """Return the mean, deviation and number for each setting, method and round."""
     names = list(dict.fromkeys(name for curve in drawn.curves for name in curve.bands))
     columns = [*drawn.keys, "method", "round", "iterations", "n", "left_out"]
-    columns += [f"{name}_{what}" for name in names for what in ("mean", "sd")]
+    columns += [f"{name}_{statistic}" for name in names for statistic in ("mean", "sd")]
     lengths = [
         max((len(band.mean) for band in curve.bands.values()), default=0) for curve in drawn.curves
     ]

@@ -37,8 +37,8 @@ def conclude(table: TrialTable, fetch: Fetch) -> Ranking:
     """Compute the verdicts from the runs; a seed is omitted until all methods have run it."""
     records = fetch(table.specs(), how_many(len(table.cells), "method"))
     runs = table.by_cell(records, table.seeds)
-    finished = [{run.config["seed"] for run in each} for each in runs.values()]
-    complete = [seed for seed in table.seeds if all(seed in each for each in finished)]
+    finished = [{run.config["seed"] for run in cell_runs} for cell_runs in runs.values()]
+    complete = [seed for seed in table.seeds if all(seed in seeds for seeds in finished)]
     return rank(table, table.by_cell(records, complete))
 
 
@@ -137,33 +137,33 @@ def _finals(ranking: Ranking) -> list[Table]:
         return []
     ratio = by_ratio({each.label: each.values for each in ranking.standings})
     rows: list[list[Any]] = []
-    for each in ranking.standings:
-        runs = ranking.runs[each.label]
+    for standing in ranking.standings:
+        runs = ranking.runs[standing.label]
         times = [t for r in runs if (t := r.more.get("seconds_per_evaluation"))]
-        finite = [value for value in each.values if math.isfinite(value)]
+        finite = [value for value in standing.values if math.isfinite(value)]
         rows.append(
             [
-                each.label,
-                round(each.rank, 2),
-                each.mean,
-                interval_words(each.low, each.high),
+                standing.label,
+                round(standing.rank, 2),
+                standing.mean,
+                interval_words(standing.low, standing.high),
                 min(finite, default=math.nan),
                 max(finite, default=math.nan),
-                each.failed,
+                standing.failed,
                 1e6 * float(np.median(times)) if times else "",
             ]
         )
     kind = "Geometric mean" if ratio and not ranking.table.maximize else "Mean"
     columns = ["Method", "Mean rank", kind, "95 % interval", "Smallest", "Largest", "Failed"]
-    each = "episode" if ranking.table.unit == "episodes" else "evaluation"
+    unit = "episode" if ranking.table.unit == "episodes" else "evaluation"
     return [
         Table(
             "final",
             "Final values",
-            [*columns, f"µs per {each}"],
+            [*columns, f"µs per {unit}"],
             rows,
             f"Means, intervals and extremes are over the seeds that have a value; ranks count a "
-            f"failed run as the worst. Time per {each} includes the objective; it is the median "
+            f"failed run as the worst. Time per {unit} includes the objective; it is the median "
             "over seeds, without the first step, which compiles.",
         )
     ]
@@ -189,11 +189,11 @@ def _drawn(ranking: Ranking) -> Any:
     table, styles = ranking.table, assign_styles(list(ranking.runs))
     series, label, caption = _series(ranking)
     curves: list[Curve] = []
-    for name, each in ranking.runs.items():
-        rows = [_padded(r, series) for r in each]
-        failed = sum(r.diverged for r in each)
+    for name, runs in ranking.runs.items():
+        rows = [_padded(r, series) for r in runs]
+        failed = sum(r.diverged for r in runs)
         bands = {series: quartiles(rows)} if rows else {}
-        curves.append(Curve((), name, bands, 1, 1, len(each), failed))
+        curves.append(Curve((), name, bands, 1, 1, len(runs), failed))
     lines = [c.bands[series] for c in curves]
     low, high, log = _range([end for b in lines for end in (b.mean, *(b.edges or ()))])
     part = table.budget / POINTS
@@ -283,20 +283,21 @@ def _draw_finals(ax: Any, *, ranking: Ranking, styles: Mapping[str, MethodStyle]
     low, high, log = _range([*values, np.array([])])
     ax.set_xscale("log" if log else "linear")
     ax.set_xlim(low, high)
-    for place, (each, finite) in enumerate(zip(order, values, strict=True)):
-        color = styles[each.label].color
+    for place, (standing, finite) in enumerate(zip(order, values, strict=True)):
+        color = styles[standing.label].color
         shift = np.linspace(-0.16, 0.16, len(finite)) if len(finite) > 1 else np.zeros(len(finite))
         ax.plot(finite, place + shift, "o", color=color, ms=3.4, mew=0, alpha=0.55, zorder=3)
-        ends = np.clip([each.low, each.high], low, high)
+        ends = np.clip([standing.low, standing.high], low, high)
         if len(finite) > 1:
             ax.plot(ends, [place, place], color=color, lw=2.4, zorder=4, solid_capstyle="butt")
         if len(finite):
-            ax.plot([each.mean], [place], "|", color=color, ms=11, mew=1.6, zorder=5)
-        if each.failed:
-            right = 1 - 0.02 * np.arange(each.failed)[:12]
+            ax.plot([standing.mean], [place], "|", color=color, ms=11, mew=1.6, zorder=5)
+        if standing.failed:
+            right = 1 - 0.02 * np.arange(standing.failed)[:12]
             look = {"color": color, "ms": 4.5, "mew": 1.2, "clip_on": False, "zorder": 5}
             ax.plot(right, [place] * len(right), "x", transform=ax.get_yaxis_transform(), **look)
-        ax.text(0.0, place + 0.3, f" {each.label}", transform=ax.get_yaxis_transform(), color=color)
+        across = ax.get_yaxis_transform()
+        ax.text(0.0, place + 0.3, f" {standing.label}", transform=across, color=color)
     ax.set_ylim(-0.5, len(order) - 0.3)
     ax.set_yticks([])
     ticks(ax, "x", "log" if log else "linear", (low, high))

@@ -1,4 +1,4 @@
-"""Runs a table of trials: reads the arguments that `compare` and `sweep` share, checks, runs."""
+"""The engine of `compare` and `sweep`: reads and checks their arguments, and executes the runs."""
 
 import inspect
 import re
@@ -39,7 +39,7 @@ class TrialEngine:
         values: How many fresh values judge a point.
         folder: Where runs, page and tables are kept.
         workers: Runs at a time.
-        ray: The address of a Ray cluster, if the runs are made there.
+        ray: The address of a Ray cluster, if the runs are executed there.
         command: The command or call that repeats the experiment.
     """
 
@@ -105,7 +105,7 @@ class TrialEngine:
         )
 
     def fetch(self, choices: Sequence[Choice]) -> Fetch:
-        """Return a function that returns runs of these choices, and makes the missing ones."""
+        """Return a function that returns runs of these choices, and executes the missing ones."""
         by_hash = {short(choice.config()): choice for choice in choices}
         trials = Trials(self.problem.at, by_hash, self.problem.maximize, self.values)
         packed: bytes = cast(Any, cloudpickle).dumps(trials)

@@ -114,7 +114,7 @@ def answer(ranking: Ranking, missing: str) -> list[tuple[str, str]]:
 
     Args:
         ranking: The ranking.
-        missing: What to say if there is no result yet.
+        missing: The text if there is no result yet.
     """
     if not ranking.standings:
         return [("result", missing)]
@@ -125,9 +125,9 @@ def answer(ranking: Ranking, missing: str) -> list[tuple[str, str]]:
     best = ranking.standings[0].label
     runs = [run for run in ranking.runs[best] if not run.diverged and "x" in run.more]
     if runs:
-        found = min(runs, key=lambda run: run.final)
-        who = f"found by {best} with seed {found.config['seed']}"
-        rows.append(("best x", f"{vector(found.more['x'])}, {who}"))
+        best_run = min(runs, key=lambda run: run.final)
+        source = f"found by {best} with seed {best_run.config['seed']}"
+        rows.append(("best x", f"{vector(best_run.more['x'])}, {source}"))
     rows += [("verdict", pair.words) for pair in ranking.pairs if pair.a == best]
     return [*rows, ("numbers", "means of final values, with 95 % intervals in brackets")]
 
@@ -172,11 +172,11 @@ def judged_in_words(table: TrialTable) -> str:
 def why_failed(runs: Runs) -> list[str]:
     """Describe failed or diverged runs: for each method, how many, and the first reason."""
     lines: list[str] = []
-    for label, each in runs.items():
-        lost = [run for run in each if run.diverged]
+    for label, cell_runs in runs.items():
+        lost, total = [run for run in cell_runs if run.diverged], len(cell_runs)
         if lost:
-            of = "all" if len(lost) == len(each) else f"{len(lost)} of"
-            many = "its one run" if len(each) == 1 else f"{of} {len(each)} runs"
+            of = "all" if len(lost) == total else f"{len(lost)} of"
+            many = "its one run" if total == 1 else f"{of} {total} runs"
             reason = _cut(str(lost[0].more.get("failure", "")))
             lines.append(f"{label}: {many} failed or diverged ({reason})")
     return lines

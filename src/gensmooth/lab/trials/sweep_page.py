@@ -32,7 +32,7 @@ from gensmooth.lab.trials.table import Fetch, Runs, TrialTable
 
 
 class CellScore(NamedTuple):
-    """The result of a cell on the seeds that choose.
+    """The result of a cell on the tuning seeds.
 
     Attributes:
         label: The method with its options.
@@ -58,7 +58,7 @@ class BestCell(NamedTuple):
         label: The method with its options.
         method: The method.
         values: Its options.
-        chosen_by: The mean by which it was chosen, over the seeds that choose; it is biased.
+        chosen_by: The mean by which it was chosen, over the tuning seeds; it is biased.
         mean: The mean on fresh seeds (geometric if all values are positive).
         low: The lower end of its 95 % interval.
         high: The upper end.
@@ -81,7 +81,7 @@ class SweepConclusion(NamedTuple):
     """The conclusion from the runs of a sweep.
 
     Attributes:
-        runs: The runs of each cell on the seeds that choose.
+        runs: The runs of each cell on the tuning seeds.
         cells: The cells with their means.
         fresh: The best cell of each method, ranked on fresh seeds.
         best: The same cells, with the means by which they were chosen.
@@ -163,7 +163,7 @@ def write_sweep(sweep: SweepConclusion, out: Path, *, reload: float | None = Non
         drawn=_drawn(sweep),
         tables=[*_best(sweep), *pairs_table(sweep.fresh, "Best against best"), _cells(sweep)],
         facts=[
-            ("seeds that choose", ", ".join(map(str, table.seeds))),
+            ("tuning seeds", ", ".join(map(str, table.seeds))),
             ("fresh seeds", ", ".join(map(str, table.fresh))),
             ("cells", f"{len(table.cells)}, by {table.search}"),
             ("runs", str(sum(map(len, every)))),
@@ -192,9 +192,9 @@ def _mean(best: BestCell) -> str:
 
 def _prose(fresh: Ranking) -> list[str]:
     table = fresh.table
-    how = "every combination" if table.search == "grid" else "combinations that Optuna proposed"
+    origin = "every combination" if table.search == "grid" else "combinations that Optuna proposed"
     return [
-        f"{len(table.cells)} cells on {table.problem} ({how}), each with {table.budget} "
+        f"{len(table.cells)} cells on {table.problem} ({origin}), each with {table.budget} "
         f"{table.unit} and {len(table.seeds)} seeds. The best cell of each method is the one "
         "with the best mean over these seeds; a cell with a failed run is excluded. The best of "
         f"many noisy means is biased, so it is judged again on {len(table.fresh)} fresh seeds.",
@@ -266,7 +266,7 @@ def _drawn(sweep: SweepConclusion) -> Any:
         title=f"{sweep.fresh.table.problem}: mean final value",
         heading="Mean final value of every cell",
         caption="The stronger the colour, the better. A frame marks the best cell of a method, a "
-        "cross a cell with a failed run. Means are over the seeds that choose.",
+        "cross a cell with a failed run. Means are over the tuning seeds.",
         columns=min(3, len(panels)),
         panels=panels,
         legend=[LegendItem("better", "area")],

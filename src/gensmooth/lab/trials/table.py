@@ -69,8 +69,8 @@ Kind = Literal["comparison", "sweep"]
 Cell = Mapping[str, Any]
 Runs = Mapping[str, Sequence[RunRecord]]  # by the label of their cell
 
-# Returns the records of runs, in the same order; missing runs are made or omitted. The text is the
-# title of the progress bar.
+# Returns the records of runs, in the same order; missing runs are executed or omitted. The text is
+# the title of the progress bar.
 Fetch = Callable[[Sequence[RunSpec], str], list[RunRecord]]
 
 
@@ -168,7 +168,7 @@ def store_of(folder: Path) -> StudyStore:
 
 
 def stored(folder: Path) -> Fetch:
-    """Return a function that returns runs from the store of a folder, and makes none."""
+    """Return a function that returns runs from the store of a folder, and executes none."""
     reported: set[str] = set()
 
     def fetch(specs: Sequence[RunSpec], title: str) -> list[RunRecord]:  # noqa: ARG001

@@ -90,7 +90,7 @@ class Task(Protocol):
 @final
 @dataclass(frozen=True)
 class Trials:
-    """Makes the runs of a table of trials.
+    """Executes the runs of a table of trials.
 
     Attributes:
         at: Returns the problem with a seed.
@@ -105,7 +105,7 @@ class Trials:
     values: int
 
     def __call__(self, config: Mapping[str, Any], scratch: Path) -> RunRecord:
-        """Make a run."""
+        """Execute a run."""
         began = time.perf_counter()
         choice, seed, budget = self.choices[config["choice"]], config["seed"], config["budget"]
         try:

@@ -44,12 +44,12 @@ def write_contacts(s: System) -> None:
     to.add("int nc = 0;")
     if s.forces:
         to.add(f"real where[{most * 12}]; int one[{most}], two[{most}];")
-    for contacts in _alike(s):
+    for contacts in _groups(s):
         with to.block(""):
-            _write_alike(s, contacts)
+            _write_group(s, contacts)
 
 
-def _alike(s: System) -> list[list[Contact]]:
+def _groups(s: System) -> list[list[Contact]]:
     """Group contacts that differ only in numbers, so that a group shares its code."""
     groups: dict[Any, list[Contact]] = {}
     for contact in s.contacts:
@@ -59,7 +59,7 @@ def _alike(s: System) -> list[list[Contact]]:
     return list(groups.values())
 
 
-def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
+def _write_group(s: System, contacts: Sequence[Contact]) -> None:
     """Find which contacts of a group touch; then compute the terms of each that does."""
     to, placed = s.to, s.placed
     touches = [contact.touch() for contact in contacts]

@@ -11,7 +11,7 @@ from gensmooth.physics.fused.system import (
 _ITERATIONS = 50  # the most Newton steps; two or three are typical
 _SEARCHES = 30  # the most trial lengths of a step
 _SMALL = 1e-12  # the gradient at convergence, in units of MuJoCo's tolerance
-_FIRST = 1  # the first round that tests it: a light body's gradient is small next to a heavy one's
+_FIRST = 1  # the first round that tests it: a light body's gradient may be too small at round 0
 _SLIPPERY = 1e-2  # below this friction coefficient, a step is refined
 
 # Which edges of contact c's pyramid are active: n ± m t and n ± m w.
@@ -149,7 +149,7 @@ def _pairs(s: System) -> list[tuple[int, int]]:
 
 
 def _search(s: System) -> None:
-    """Write the search for the best step length: the derivative of the cost along it is zero."""
+    """Write the search for the step length at which the derivative of the cost is zero."""
     m, to, nv, rows = s.mechanism, s.to, s.mechanism.nv, s.rows
     limits = list(enumerate(m.limits))
     most = max(len(s.contacts), 1)

@@ -159,7 +159,7 @@ def _coupled(
 
 
 def _rows_of(placed: Placed, contacts: Sequence[Contact]) -> Rows:
-    """Return the shortest rows that pay off.
+    """Return the shortest rows that are worth their extra reads.
 
     A velocity's place is its depth in the tree, if no contact needs two of the same depth.
     """

@@ -20,8 +20,8 @@ refer to a point that moves with the robot, the origin of its first body.
 
 - :mod:`.algebra`: numbers, vectors and rotations, without operations on 0 and 1;
 - :mod:`.spatial`: velocities, forces and inertias of rigid bodies;
-- :mod:`.models`: reads a MuJoCo model and refuses features that are not covered;
-- :mod:`.mechanism`: a model that is covered;
+- :mod:`.models`: reads a MuJoCo model and refuses unsupported features;
+- :mod:`.mechanism`: a supported model;
 - :mod:`.softness`: how limits and contacts give way;
 - :mod:`.placed`: a mechanism in a configuration: inertia, forces, and MuJoCo's derived arrays;
 - :mod:`.contacts`: which geoms touch, where, and which velocities move the contact.

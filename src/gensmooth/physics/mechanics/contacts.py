@@ -162,7 +162,7 @@ def _first_two(distances: Sequence[Number], margin: float) -> Vector:
     """Keep the two of four distances that become contacts: the first two below the margin."""
     a, b, c, d = distances
     at_a, at_b, at_c = a < margin, b < margin, c < margin
-    last = choose(at_c, _FAR, d)  # with one of the first two
+    last = choose(at_c, _FAR, d)  # if only one of a and b is a contact
     return [
         a,
         b,

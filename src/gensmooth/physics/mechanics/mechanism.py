@@ -1,4 +1,4 @@
-"""A MuJoCo model that is covered, in the form that the equations of motion need."""
+"""A supported MuJoCo model, in the form that the equations of motion need."""
 
 from typing import Any, final
 
@@ -17,13 +17,13 @@ from gensmooth.physics.mechanics.softness import limits
 
 @final
 class Mechanism:
-    """A MuJoCo model that is covered.
+    """A supported MuJoCo model.
 
     Args:
         model: The ``MjModel``.
 
     Raises:
-        UnsupportedMechanismError: If the model has a feature that is not covered.
+        UnsupportedMechanismError: If the model has an unsupported feature.
     """
 
     def __init__(self, model: Any) -> None:

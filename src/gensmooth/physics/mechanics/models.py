@@ -29,7 +29,7 @@ PARALLEL = 1e-4  # below this angle, later versions of MuJoCo treat capsules as 
 
 
 class UnsupportedMechanismError(ValueError):
-    """A model has a feature that is not covered."""
+    """A model has an unsupported feature."""
 
 
 def disabling(name: str) -> int:
@@ -55,10 +55,10 @@ def margins_add() -> bool:
 
 @cache
 def parallel_means_an_angle() -> bool:
-    """Return whether MuJoCo calls capsules parallel by their angle, as in later versions.
+    """Return whether MuJoCo compares an angle to decide if capsules are parallel.
 
-    Earlier versions decide by an area, so short capsules are parallel at a larger angle. A small
-    model shows which rule is used.
+    Later versions do. Earlier versions compare an area, so short capsules count as parallel at a
+    larger angle. A small model shows which rule is used.
     """
     needle = '<geom type="capsule" size="0.001 0.002"/></body>'
     mujoco = load_mujoco()
@@ -89,17 +89,17 @@ def rotations_are_corrected() -> bool:
     mujoco.mj_step(model, data)
 
     def turned(corrected: bool) -> np.ndarray:
-        spin, rate, whole = begin, begin, np.zeros(3)
+        spin, rate, mean_rate = begin, begin, np.zeros(3)
         for share, step in ((1 / 6, h / 2), (1 / 3, h / 2), (1 / 3, h), (1 / 6, 0.0)):
-            whole = whole + share * rate
+            mean_rate = mean_rate + share * rate
             change = -np.cross(spin, inertia * spin) / inertia
             spin, angle = begin + step * change, step * rate
             rate = spin
             if corrected:  # to second order, which is enough to distinguish the two
                 twist = np.cross(angle, spin)
                 rate = spin + twist / 2 + np.cross(angle, twist) / 12
-        angle = h * float(np.linalg.norm(whole))
-        return np.array([np.cos(angle / 2), *(np.sin(angle / 2) / angle * h * whole)])
+        angle = h * float(np.linalg.norm(mean_rate))
+        return np.array([np.cos(angle / 2), *(np.sin(angle / 2) / angle * h * mean_rate)])
 
     plain, other = (float(np.abs(turned(each) - data.qpos[3:]).max()) for each in (False, True))
     return other < plain
@@ -120,7 +120,7 @@ _NEEDED = (
 
 
 def refuse(m: Any) -> None:
-    """Raise an error that names the first feature of a model that is not covered."""
+    """Raise an error that names the first unsupported feature of a model, if there is one."""
 
     def unless(fine: Any, feature: str) -> None:
         if not fine:

@@ -43,7 +43,7 @@ from gensmooth.physics.symbols import ENTRYWISE, Symbol
 class Frame(NamedTuple):
     """Where a part is: its root part, its origin relative to the root's, and its axes as columns.
 
-    Both use the axes of the root part if that moves freely, otherwise the axes of the world.
+    Position and axes are in the root part's axes if it moves freely, otherwise in the world's axes.
     """
 
     root: int
@@ -151,10 +151,11 @@ class Placed:
         self._inertias = [self._inertia(k) for k in range(len(frames))]
 
     def along_roots(self, v: Sequence[Number]) -> Vector:
-        """Turn the translations of free joints, of velocities or accelerations, to the roots' axes.
+        """Express the translations of free joints in the roots' axes instead of the world's.
 
-        M, forces and Jacobians use this basis, so they do not depend on the orientation of a robot
-        that moves freely. :meth:`along_world` is the inverse.
+        ``v`` has velocities or accelerations. M, forces and Jacobians use this basis, so they do
+        not depend on the orientation of a robot that moves freely. :meth:`along_world` is the
+        inverse.
         """
         return self._turned(v, transposed)
 
@@ -211,9 +212,9 @@ class Placed:
     def mass_matrix(self) -> dict[tuple[int, int], Number]:
         """Return M by composite rigid bodies: entries (i, j), j <= i, that are not always 0."""
         mechanism, entries = self.mechanism, dict[tuple[int, int], Number]()
-        whole = self._up(self._inertias)
+        composite = self._up(self._inertias)
         for i in range(mechanism.nv):
-            momentum = whole[mechanism.dof_part(i)].times(self.motions[i])
+            momentum = composite[mechanism.dof_part(i)].times(self.motions[i])
             for j in mechanism.ancestors(i):
                 value = self.motions[j].dot(momentum)
                 if i == j:
@@ -291,9 +292,9 @@ class Placed:
 
     def _along_joints(self, forces: Sequence[Spatial]) -> Vector:
         """Project forces on parts onto each velocity."""
-        whole = self._up(forces)
+        sums = self._up(forces)
         dofs = range(self.mechanism.nv)
-        return [self.motions[i].dot(whole[self.mechanism.dof_part(i)]) for i in dofs]
+        return [self.motions[i].dot(sums[self.mechanism.dof_part(i)]) for i in dofs]
 
     def _with_joints(
         self, q: Sequence[Number], v: Sequence[Number], opposing: Sequence[Number]

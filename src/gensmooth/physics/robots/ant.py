@@ -5,7 +5,7 @@
 
 * **Observation**: qpos without the first two entries (13), qvel (14), and, except in ``Ant-v4``,
   the external forces on the bodies (six entries each, from ``mj_rnePostConstraint``) clipped to
-  ±1: of all 14 bodies in ``Ant`` (27 + 84 = 111), without the world in ``Ant-v5`` (105). They are
+  ±1. ``Ant`` has all 14 bodies (27 + 84 = 111), ``Ant-v5`` leaves out the world (105). They are
   zero at the start of an episode.
 * **Reward**: forward velocity of the torso + 1 (survival) − 0.5 ‖a‖² and, except in ``Ant-v4``,
   − 0.0005 ‖forces clipped to ±1‖².

@@ -3,12 +3,12 @@
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Humanoid: a body with two legs and two arms that learns to walk.
 
-* **Observation**: qpos without the first two entries (22), qvel (23), and of the bodies and joints
-  the inertias (``cinert``, ten entries for each body), the velocities (``cvel``, six for each
-  body), the motors' forces (``qfrc_actuator``, one for each velocity) and the external forces
-  (``cfrc_ext``, six for each body, from ``mj_rnePostConstraint``; zero at the start of an episode).
-  ``Humanoid-v4`` has them for all 14 bodies and all 23 velocities (376), ``Humanoid-v5`` without
-  the world and without the six of the root, which no motor moves (348).
+* **Observation**: qpos without the first two entries (22), qvel (23), inertias (``cinert``, ten
+  entries for each body), body velocities (``cvel``, six for each body), motor forces
+  (``qfrc_actuator``, one for each velocity) and external forces (``cfrc_ext``, six for each body,
+  from ``mj_rnePostConstraint``; zero at the start of an episode). ``Humanoid-v4`` has them for all
+  14 bodies and all 23 velocities (376). ``Humanoid-v5`` leaves out the world and the six velocities
+  of the root, which no motor moves (348).
 * **Reward**: 1.25 times the forward velocity of the centre of mass + 5 (survival) − 0.1 ‖a‖² and,
   in v5, − 5e-7 ‖external forces‖², but never more than 10.
 * **Ends** when the height of the torso is not in (1, 2).

@@ -7,12 +7,12 @@
   to ±10, and the force of the ends of the rail on the cart (``qfrc_constraint``) clipped to ±10. v4
   also has the constraint forces of the poles' joints, which have no limits (11).
 * **Reward**: 10 − 0.01 x² − (y − 2)² − 0.001 ω₁² − 0.005 ω₂², where (x, y) is the position of the
-  tip and ω are the angular velocities of the joints. Without the 10, falling would pay, so training
-  counts it; it is not a survival bonus.
+  tip and ω are the angular velocities of the joints. The 10 is not a survival bonus, so training
+  includes it: without it, falling would increase the return.
 * **Ends** when the tip is not above 1.
 * **Reset**: initial qpos plus U(−0.1, 0.1), initial qvel plus 0.1 N(0, 1), in every entry.
 
-Gymnasium's ``inverted_double_pendulum_v4.py`` and ``inverted_double_pendulum_v5.py``; v5 does
+As in Gymnasium's ``inverted_double_pendulum_v4.py`` and ``inverted_double_pendulum_v5.py``; v5 does
 not pay the 10 in the step in which the poles fall.
 """
 

@@ -4,8 +4,8 @@
 """InvertedPendulum: a pole on a cart, to be balanced.
 
 * **Observation** (4): qpos (the cart's place, the pole's angle), qvel.
-* **Reward**: 1 per step. Staying up is all there is to learn, so training counts it; it is not a
-  survival bonus.
+* **Reward**: 1 per step. Staying up is all there is to learn, so this is not a survival bonus, and
+  training includes it.
 * **Ends** when |angle of the pole| > 0.2.
 * **Reset**: initial qpos and qvel plus U(−0.01, 0.01) in every entry.
 

@@ -9,7 +9,7 @@
 * **Ends** at the horizon only.
 * **Reset**: initial qpos and qvel plus U(−0.1, 0.1) in every entry.
 
-Gymnasium's ``swimmer_v4.py`` and ``swimmer_v5.py``, which are identical in this respect.
+As in Gymnasium's ``swimmer_v4.py`` and ``swimmer_v5.py``, which do not differ in this respect.
 """
 
 from functools import partial

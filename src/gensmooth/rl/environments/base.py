@@ -39,7 +39,7 @@ class EnvironmentInfo:
         observation_size: Entries of an observation.
         action_size: Entries of an action. For a discrete action space, the number of actions: the
             policy scores each of them, and the one with the largest score is taken.
-        horizon: Steps after which an episode ends in any case.
+        horizon: The largest number of steps in an episode.
         survival_bonus: The part of the reward for each step survived; 0 if there is no such part.
             Training leaves it out, tests count it.
         discrete: Whether the action space is discrete.
@@ -67,9 +67,8 @@ class Episodes(NamedTuple):
     observations are not in the moments.
 
     Attributes:
-        returns: Sums of rewards, shape (B,), as tests count them.
-        bonuses: The part of the returns that is survival bonus, shape (B,). Training uses the
-            returns without it.
+        returns: Sums of rewards, including the survival bonus, shape (B,).
+        bonuses: The survival bonus in each return, shape (B,). Training subtracts it.
         lengths: Steps, shape (B,).
         moments: Moments of the observations that the policy acted on (as many as steps), one row
             per episode; ``None`` unless requested.
@@ -118,7 +117,7 @@ class Simulator(Protocol):
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """Draw a start from each generator by the environment's reset distribution, shape (B, S).
 
-        The ordinary environment starts in the same place if it uses that generator.
+        Gymnasium's environment starts in the same state if it uses that generator.
         """
         ...
 
@@ -172,7 +171,7 @@ def check(
     scaling: Scaling,
     starts: Array,
 ) -> Request:
-    """Check the arguments of :meth:`Simulator.rollout`; an error says what does not fit."""
+    """Check the arguments of :meth:`Simulator.rollout`; an error names what does not fit."""
     expected = (info.observation_size, info.action_size)
     if (policy.sizes[0], policy.sizes[-1]) != expected:
         raise ValueError(
@@ -208,5 +207,5 @@ def thread_count(threads: int | None, episodes: int) -> int:
 
 
 def _owned(array: Array) -> Array:
-    """Make an array writeable and contiguous: for other kinds Numba would compile a loop again."""
+    """Return a writeable, contiguous array: Numba would compile the loop again for other kinds."""
     return np.require(array, np.float64, ["C", "W"])

@@ -102,14 +102,14 @@ def names() -> list[str]:
 
 
 def canonical(name: str) -> str:
-    """Return the full name of an environment; names with the same full name mean the same."""
+    """Return the full name of an environment, which is the same for all of its names."""
     return join_name(*_full(name))
 
 
 def check_trusted(name: str, *, trust: bool) -> None:
-    """Refuse an environment named by a file if its module would be imported only for that.
+    """Refuse an environment named by a file if its module would have to be imported for it.
 
-    A module that is already imported, or that the caller has named, runs nothing new.
+    A module that is already imported, or that the caller has named, is accepted.
 
     Raises:
         ValueError: If the name is ``module:Name`` and the module is not imported yet.
@@ -124,7 +124,7 @@ def check_trusted(name: str, *, trust: bool) -> None:
 
 
 def reference(name: str) -> str:
-    """Return the id by which Gymnasium makes the ordinary environment, for example to film it.
+    """Return the id by which Gymnasium makes the ordinary environment, for example to render it.
 
     If Gymnasium does not know the environment, it is registered there first.
     """
@@ -164,13 +164,13 @@ def reward_threshold(name: str) -> float | None:
 
 
 def _full(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the full name and the arguments of an environment; a robot of that name is loaded."""
+    """Return the full name and the arguments of an environment."""
     name, arguments = split_name(name)
     return registry.canonical(name), arguments
 
 
 def _compiled(name: str, entry: registry.RobotEntry) -> Simulator:
-    """Make the compiled simulator of a robot; other processes make it by its full name."""
+    """Make the compiled simulator of a robot; other processes recreate it from its full name."""
     return _module("compiled").CompiledSimulator(entry.make(), (make, (name,)))
 
 
@@ -213,11 +213,13 @@ def _module(name: str) -> Any:
 
 
 def import_module_of(name: str) -> None:
-    """Import the module of ``module:Name``, also from the current folder; it registers the robot.
+    """Import the module of ``module:Name``, which registers the robot.
+
+    The module may be in the current folder.
 
     Raises:
-        UnknownEnvironmentError: When that is not the name of a module.
-        ValueError: When there is no such module.
+        UnknownEnvironmentError: If that is not the name of a module.
+        ValueError: If there is no such module.
     """
     module, colon, _ = name.rpartition(":")
     if not colon:
@@ -242,7 +244,7 @@ def split_name(name: str) -> tuple[str, dict[str, Any]]:
         call = ast.parse(f"f({rest}", mode="eval").body
         if not isinstance(call, ast.Call) or call.args or len(name) > 1000:
             raise ValueError
-        arguments = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
+        arguments = {given.arg or "": ast.literal_eval(given.value) for given in call.keywords}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         arguments = {"": None}
     if "" in arguments:
@@ -261,5 +263,5 @@ def join_name(id: str, arguments: Mapping[str, Any]) -> str:
     """
     if not arguments:
         return id
-    words = ", ".join(f"{name}={arguments[name]!r}" for name in sorted(arguments))
-    return f"{id}({words})"
+    listed = ", ".join(f"{name}={arguments[name]!r}" for name in sorted(arguments))
+    return f"{id}({listed})"

@@ -55,7 +55,7 @@ class Trace(NamedTuple):
         actions: Shape (B, T, m).
         rewards: Shape (B, T).
         ended: Whether the episode ended in a step, shape (B, T).
-        episodes: The episodes as a whole.
+        episodes: The results of the episodes.
     """
 
     observations: Array
@@ -225,7 +225,7 @@ class CompiledSimulator:
         )
 
     def _announce_compilation(self) -> None:
-        """Print a line on a terminal if the next seconds go into compiling."""
+        """Print a line on a terminal if compiling will take a few seconds."""
         if self._run.signatures or not getattr(sys.stderr, "isatty", bool)():
             return
         files = Path(self._run.stats.cache_path)
@@ -241,7 +241,9 @@ def _where(error: NumbaError) -> str:
     """Return the innermost line of the user's code that Numba rejects; Numba names it first."""
     places = re.findall(r"typing of .* at (\S.*?\.py) \((\d+)\)", str(error))
     outside = [place for place in places if "site-packages" not in place[0]]
-    return f"{Path(outside[0][0]).name}, line {outside[0][1]}," if outside else "a function of it"
+    return (
+        f"{Path(outside[0][0]).name}, line {outside[0][1]}," if outside else "one of its functions"
+    )
 
 
 def _remake_on_device(make: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> Any:

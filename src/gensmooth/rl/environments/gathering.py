@@ -22,7 +22,7 @@ from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
 
-_REMEMBERED = 512  # how many iterations and tests have their starts kept, over all seeds
+_REMEMBERED = 512  # the number of iterations and tests whose starts are kept, over all seeds
 
 
 class Grouped(NamedTuple):
@@ -65,8 +65,8 @@ class Turns:
     """Lets one thread run at a time, in the order in which they started to wait.
 
     Threads that compete for the interpreter's lock lose milliseconds whenever one of them releases
-    it for an array operation or a draw, because another keeps it for a switch interval. Threads
-    that take turns do not.
+    it for an array operation or a random draw, because another then keeps it for a whole switch
+    interval. Threads that take turns do not.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Turns:
                 self._next()
 
     def wait(self, gate: threading.Lock) -> None:
-        """Wait at a gate, admitted now or later, until it is this thread's turn."""
+        """Wait at a gate until it is this thread's turn; the gate may be admitted later."""
         gate.acquire()
         self._holder = threading.get_ident()
 
@@ -172,7 +172,7 @@ class Gathering:
         return self._simulator.starts(rngs)
 
     def remembered(self, address: Hashable, draw: Callable[[], Array]) -> Array:
-        """Return the starts of an address, drawn once: trainings of one seed share their starts."""
+        """Return the starts at an address; they are drawn once for all trainings with one seed."""
         starts = self._starts.get(address)
         if starts is None:
             if len(self._starts) >= _REMEMBERED:
@@ -264,26 +264,26 @@ class Gathering:
         shapes: dict[Policy, list[_Request]] = {}
         for request in requests:
             shapes.setdefault(request.policy, []).append(request)
-        for policy, alike in shapes.items():
+        for policy, group in shapes.items():
             try:
-                episodes = self._simulator.rollout_grouped(policy, _together(alike), observe=True)
-                parts = split(episodes, [len(each.x) for each in alike])
+                episodes = self._simulator.rollout_grouped(policy, _grouped(group), observe=True)
+                parts = split(episodes, [len(request.x) for request in group])
             except BaseException as error:
-                for each in alike:
-                    each.error = error
+                for request in group:
+                    request.error = error
                 continue
-            for each, part in zip(alike, parts, strict=True):
-                each.episodes = part
+            for request, part in zip(group, parts, strict=True):
+                request.episodes = part
         for request in requests:
             _TURNS.admit(request.gate)
 
 
-def _together(requests: Sequence[_Request]) -> Grouped:
+def _grouped(requests: Sequence[_Request]) -> Grouped:
     return Grouped(
-        np.concatenate([each.x for each in requests]),
-        np.concatenate([each.starts for each in requests]),
-        [each.scaling for each in requests],
-        np.repeat(np.arange(len(requests)), [len(each.x) for each in requests]),
+        np.concatenate([request.x for request in requests]),
+        np.concatenate([request.starts for request in requests]),
+        [request.scaling for request in requests],
+        np.repeat(np.arange(len(requests)), [len(request.x) for request in requests]),
     )
 
 
@@ -302,6 +302,6 @@ def gathering(key: Hashable, make: Callable[[], Any]) -> Gathering:
 def stop_all() -> None:
     """Interrupt the members of all gatherings of this process, and forget the gatherings."""
     with _sharing:
-        for each in _shared.values():
-            each.stop()
+        for shared in _shared.values():
+            shared.stop()
         _shared.clear()

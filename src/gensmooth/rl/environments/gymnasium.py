@@ -269,7 +269,7 @@ def source_of(environment: Any) -> Any:
     except (AttributeError, ValueError):  # Gymnasium raises it for a wrapper without arguments
         spec = None
     if spec is not None and all(part.kwargs is not None for part in spec.additional_wrappers):
-        spec.kwargs.pop("render_mode", None)  # training shows nothing
+        spec.kwargs.pop("render_mode", None)  # training renders nothing
         return spec
     raise UnsupportedEnvironmentError(
         f"{environment} cannot be made again, which every worker must do. Pass a function that "
@@ -280,8 +280,8 @@ def source_of(environment: Any) -> Any:
 def name_of(source: Any, environment: Any = None) -> str:
     """Return the name of the environment that a source makes, as it is stored in files.
 
-    If no name can make it (a function, a wrapper, arguments that are objects), the name ends in
-    ``" (given)"``.
+    If it cannot be made from a name (a function, a wrapper, arguments that are objects), the name
+    ends in ``" (given)"``.
     """
     if isinstance(source, str):
         name, arguments = split_name(source)  # the name keeps its module
@@ -293,8 +293,8 @@ def name_of(source: Any, environment: Any = None) -> str:
     known = import_module("gymnasium").registry.get(spec.id)
     if known is None:
         return spec.id + GIVEN
-    usual = {k: repr(v) for k, v in known.kwargs.items()}
-    arguments = {k: v for k, v in spec.kwargs.items() if usual.get(k) != repr(v)}
+    defaults = {k: repr(v) for k, v in known.kwargs.items()}
+    arguments = {k: v for k, v in spec.kwargs.items() if defaults.get(k) != repr(v)}
     if spec.max_episode_steps != known.max_episode_steps:
         arguments["max_episode_steps"] = spec.max_episode_steps
     name = join_name(spec.id, arguments)
@@ -349,7 +349,7 @@ def _observation_size(name: str, space: Any) -> int:
 
 
 def read_actions(name: str, space: Any, raw: bool) -> Actions:
-    """Return how to act in a space; with ``raw``, numbers are passed on unchanged."""
+    """Return how a policy's outputs become actions; with ``raw``, they are passed on unchanged."""
     kind = type(space).__name__
     if kind == "Discrete":
         return Actions(int(space.n), (), None, None, None, int(space.start))

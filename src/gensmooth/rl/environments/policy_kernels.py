@@ -6,13 +6,13 @@
 # pyright: reportAssignmentType=false
 """Warp kernels that standardise observations and compute a policy's layers.
 
-On a GPU, each number of each world has a thread. A CPU thread takes all observations of the worlds
-that it computes side by side, and several outputs of a layer at a time: an output is one long sum,
-in which every addition waits for the one before, so the thread works on the other sums meanwhile.
-The C uses the types and functions of :mod:`gensmooth.physics.fused.lanes`.
+On a GPU, each number of each world has its own thread. A CPU thread takes several worlds, with all
+their observations, and several outputs of a layer at a time. An output is one long sum, in which
+every addition waits for the previous one, so the thread works on the other sums meanwhile. The C
+code uses the types and functions of :mod:`gensmooth.physics.fused.lanes`.
 
-Parameters are stored in blocks of trials. On a CPU, a block has as many trials as a thread takes,
-so that the thread reads it from one end to the other. On a GPU, one block has all trials.
+Parameters are stored in blocks of trials. On a CPU, a block has as many trials as a thread takes
+worlds, so that the thread reads memory in order. On a GPU, one block has all trials.
 """
 
 import math
@@ -160,14 +160,14 @@ class PolicyKernels:
         blocks, count = s.worlds // self._lanes, 1 if self._lanes == 1 else size
         wp.launch(self._standardize, dim=(size // count, blocks), inputs=[s, count])
         inputs = s.standard
-        for number, each in enumerate(layers):
+        for number, layer in enumerate(layers):
             last = number == len(layers) - 1
             outputs = s.action if last else hidden[number % 2]
-            bias = each.bias_start if each.bias else -1
-            numbers = [each.start, each.rows, each.columns, bias, int(not last)]
+            bias = layer.bias_start if layer.bias else -1
+            numbers = [layer.start, layer.rows, layer.columns, bias, int(not last)]
             wp.launch(
                 self._layer,
-                dim=(math.ceil(each.rows / self._outputs), blocks),
+                dim=(math.ceil(layer.rows / self._outputs), blocks),
                 inputs=[s, inputs, outputs, *numbers],
             )
             inputs = outputs

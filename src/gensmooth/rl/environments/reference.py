@@ -3,7 +3,7 @@
 # pyright: reportMissingTypeArgument=false, reportPrivateUsage=false
 """Meta-World's tasks as ordinary Gymnasium environments.
 
-They are slow. Films show them, and tests compare the compiled simulators with them.
+They are slow. Videos are rendered from them, and tests compare the compiled simulators with them.
 """
 
 from importlib import import_module

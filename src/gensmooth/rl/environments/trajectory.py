@@ -114,7 +114,7 @@ def compile_loop(begin: Function, observe: Function, step: Function) -> Any:
             total, bonuses, success, length = 0.0, 0.0, False, 0
             fine = True
             while length < horizon and fine:
-                fine = all_finite(observation)  # tanh would hide values that are not
+                fine = all_finite(observation)  # tanh would hide an infinite value
                 if moments:
                     accumulate(length, observation, mean, m2)
                 act(policy, parameters[episode], observation, action)
@@ -146,8 +146,8 @@ def compile_loop(begin: Function, observe: Function, step: Function) -> Any:
                 copy(mean, results.means[episode])
                 copy(m2, results.m2[episode])
 
-    # Numba names the files of its disk cache by this name. To see whether they are out of date, it
-    # checks only this source file, and it cannot read them after a class has been renamed. So the
+    # Numba names its cache files after this function. It checks only this source file to see
+    # whether they are out of date, and it cannot read them after a class has been renamed. So the
     # name contains a hash of all source files that matter.
     run.__qualname__ = f"{step.__name__}_{_source_hash(begin, observe, step, run):08x}"
     return njit(nogil=True, cache=True, error_model="numpy")(run)

@@ -132,7 +132,7 @@ class WarpSimulator:
 
     Attributes:
         fused: The physics as one function; ``None`` if MuJoCo Warp computes it.
-        declined: The feature of this robot that fused physics does not cover, if any.
+        declined: The feature of this robot that fused physics does not support, if any.
 
     Raises:
         UnsupportedEnvironmentError: If a function cannot be traced.
@@ -364,7 +364,7 @@ def _settle(shares: "Sequence[_Share]") -> None:
 
 @final
 class _Share:
-    """A share of the episodes for one thread, which may never have started."""
+    """A share of the episodes for one thread, which may never start."""
 
     def __init__(self, batch: WorldsBatch, part: Grouped) -> None:
         self.batch, self.part = batch, part
@@ -376,7 +376,7 @@ class _Share:
 
     def work(self) -> None:
         """Run the episodes, unless they have been abandoned."""
-        self._begun = True  # set first, then checked, as in `abandon`, so that one of them notices
+        self._begun = True  # set before checking, as in `abandon`, so that one sees the other
         try:
             if not self._abandoned:
                 self.results = self.batch.run(self.part)

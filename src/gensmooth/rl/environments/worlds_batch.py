@@ -90,7 +90,7 @@ class WorldsBatch:
     Attributes:
         made: Steps of the last rollout.
         seconds: How long they took.
-        stopped: Whether to leave the episodes unfinished.
+        stopped: Whether to stop before the episodes have ended.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ def _compiled(written: Any) -> Any:
 
 
 def _announce_compilation(modules: Sequence[Any], name: str) -> None:
-    """Print a line on a terminal if the next seconds go into compiling."""
+    """Print a line on a terminal if compiling will take a while."""
     if not getattr(sys.stderr, "isatty", bool)():
         return
     wp = load_warp()

@@ -26,7 +26,7 @@ _EFFORT = 0.03
 
 
 def gusts(rng: np.random.Generator, flights: int) -> Floats:
-    """The gusts of several flights, by the exact transition of the process from step to step."""
+    """Return the gusts of several flights, drawn by the exact transition between steps."""
     kept = np.exp(-STEP / _MEMORY)
     wind = _GUST * rng.standard_normal((STEPS, flights))
     wind[1:] *= np.sqrt(1 - kept**2)

@@ -226,7 +226,7 @@ def _about_cigar(scores: Scores, cells: Sequence[Cell]) -> ClaimRow:
         if row["objective"] == "cigar":
             key = (row["method"], row["dim"], row["num_directions"])
             falls.setdefault(key, []).append(row["final"] / row["start"])
-    means = {key: float(np.mean(found)) for key, found in falls.items()}
+    means = {key: float(np.mean(ratios)) for key, ratios in falls.items()}
     diverged = sum(cell.chosen is None for cell in cells)
     unsolved = diverged + sum(not fall < 0.01 for fall in means.values())
     evidence = (

@@ -112,8 +112,8 @@ class NoisyFunction:
             side, weight = rng.standard_normal(x.shape), rng.standard_normal()
         else:
             drawn = np.empty((len(x), x.shape[-1] + 1))
-            for row, each in zip(drawn, rng, strict=True):
-                each.standard_normal(out=row)
+            for row, generator in zip(drawn, rng, strict=True):
+                generator.standard_normal(out=row)
             side, weight = drawn[:, :-1], drawn[:, -1]
         value = self.oracle(x)
         return value + self.noise_level * weight * (self.oracle(x + side) - value)
@@ -238,14 +238,15 @@ def run(
     iterations: int = 10,
     noise_level: float = 0.1,
 ) -> RunResult:
-    """One run of the paper's protocol: SGD on noisy values, the oracle's value each round.
+    """Run the paper's protocol once: SGD on noisy values, with the oracle's value each round.
 
     θ₀ ~ N(0, I). Every evaluation draws its own noise (``samples="independent"``): each of the L
     directions has N noisy values at θ + cε_l and another N at θ.
 
     Args:
         objective: One of :data:`FUNCTIONS`, or ``nevergrad:NAME`` for any artificial function of
-            the installed Nevergrad, called through its own code: the same law, much slower.
+            the installed Nevergrad, called through its own code: the same distribution, but much
+            slower.
         directions: The method.
         spacing: c.
         learning_rate: η.

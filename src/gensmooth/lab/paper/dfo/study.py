@@ -9,12 +9,12 @@ from typing import Any, final
 
 from gensmooth.directions import METHODS, named
 from gensmooth.lab.experiments.grid import Grid, Size, SpacingAndRate
-from gensmooth.lab.experiments.options import GridOptions, Profile, each, matches, option
+from gensmooth.lab.experiments.options import GridOptions, Profile, list_of, matches, option
 from gensmooth.lab.experiments.spec import RunRecord, Study
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.dfo.claims import judge, score
 
-OBJECTIVE_NAMES = each(matches(r"(nevergrad:)?\w{1,50}"))  # accepted from a file
+OBJECTIVE_NAMES = list_of(matches(r"(nevergrad:)?\w{1,50}"))  # accepted from a file
 
 
 @final

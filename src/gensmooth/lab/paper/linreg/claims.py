@@ -44,13 +44,13 @@ _SETTINGS = tuple(product((2, 6, 20), (5, 15, 50)))
 
 _MSE = Measure("measured gradient MSE, geometric mean over the rounds")
 _LOSS = Measure("final test loss")
-_PART = Sentence("", "", "")  # of a part of a sentence, which has no row of its own
+_PART = Sentence("", "", "")  # for a part of a sentence, which has no row of its own
 
 Where = tuple[int, int]  # (L, N)
 Floats = NDArray[np.float64]
 
 
-# --- what is used of a run -----------------------------------------------------------------------
+# --- the numbers of a run ------------------------------------------------------------------------
 
 
 def score(records: Sequence[RunRecord]) -> Scores:
@@ -128,9 +128,9 @@ def _visited(record: RunRecord) -> _Visited:
     size = {name: config[name] for name in ("dim", "num_directions", "num_samples")}
     exact = prediction(family, spacing=config["spacing"], **size)
     paper = lemma(family, **size)
-    predicted, given = (np.asarray(record.series[name]) for name in ("predicted", "lemma"))
-    noise = (predicted - given - exact.spacing) / (exact.noise - paper.noise)
-    return _Visited((given - paper.noise * noise) / paper.gradient, noise)
+    predicted, by_lemma = (np.asarray(record.series[name]) for name in ("predicted", "lemma"))
+    noise = (predicted - by_lemma - exact.spacing) / (exact.noise - paper.noise)
+    return _Visited((by_lemma - paper.noise * noise) / paper.gradient, noise)
 
 
 def _mean(values: Floats) -> float:
@@ -249,7 +249,7 @@ def _about_estimators(scores: Scores, settings: Sequence[Where]) -> list[ClaimRo
 
 
 def _about_early_error(here: ClaimRow) -> ClaimRow:
-    """Judge a sentence with a premise where it is met; and add what is seen where it is not."""
+    """Judge a sentence where its premise is met, and add the result where it is not."""
     much = 10.0  # ‖∇F‖² over tr Var/N
     smaller = [
         _words(where)
@@ -610,13 +610,14 @@ def _about_the_bound() -> list[ClaimRow]:
     """Judge Theorem 3.1 with one gradient and one noise for all methods."""
 
     def bounds(name: str) -> dict[Where, float | None]:
-        found: dict[Where, float | None] = {}
+        values: dict[Where, float | None] = {}
         for L, N in _SETTINGS:
             moments = named(name).resolve(_DIM, L).moments(_DIM, L)
             mse = theory.mse(moments, gradient_norm2=1.0, noise_trace=1.0, num_samples=N)
             bias = theory.relative_bias(moments)
-            found[L, N] = theory.convergence_bound(mse, bias, smoothness=1.0, bound=1.0, steps=1000)
-        return found
+            bound = theory.convergence_bound(mse, bias, smoothness=1.0, bound=1.0, steps=1000)
+            values[L, N] = bound
+        return values
 
     gs, bes = bounds("gs"), bounds("bes")
     applies = [

@@ -205,7 +205,7 @@ def online(blocks, factor, settings, key, step, minimizer, data, state):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def offline(blocks, factor, settings, key, step, dataset, quadratic, data, state):
-    """Do the same on distinct points of a data set, whose mean loss is ½θᵀHθ − bᵀθ + constant.
+    """Like :func:`online`, on distinct points of a data set with mean loss ½θᵀHθ − bᵀθ + constant.
 
     H is passed as the addresses of its rows, for :func:`dots`.
     """

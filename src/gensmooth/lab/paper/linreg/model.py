@@ -7,7 +7,7 @@ Every data point has its own parameters,
           V \sim U(SO(d)),
 
 and the objective is the expected loss :math:`(y - \theta^\top x)^2/2`. Points are drawn exactly
-in O(d): x has the law of :math:`\|\sqrt\gamma\circ z\|\,u` with u uniform on the sphere.
+in O(d): x is distributed as :math:`\|\sqrt\gamma\circ z\|\,u` with u uniform on the sphere.
 """
 
 from collections.abc import Callable
@@ -197,7 +197,7 @@ def run(
     dataset_size: int | None = None,
     estimator: Estimator = "forward",
 ) -> RunResult:
-    """One run of the paper's protocol: SGD on N new points per iteration, a test after each round.
+    """Run the paper's protocol once: SGD on N new points per iteration, a test after each round.
 
     The start, the data of an iteration and the test set depend on the seed alone, not on the
     directions, and all points of an iteration share its data (``samples="shared"``).

@@ -8,8 +8,8 @@ and the moments :math:`2^k/(k+1)` of U(0, 2).
 An estimate on N points is :math:`A\hat g + \frac c{2L}\sum_l\epsilon_l(\epsilon_l^\top\bar
 H\epsilon_l)` with the points' mean gradient :math:`\hat g` and mean Hessian :math:`\bar H`. Both
 terms are uncorrelated, so the MSE is a sum of three: the error of the directions, the noise, and
-the contribution of the spacing. As the law of x does not change under rotations, and as products of
-different directions vanish, the last term is known for every family whose lengths are known.
+the contribution of the spacing. The distribution of x is invariant under rotations, and products of
+different directions vanish, so the last term is known for every family whose lengths are known.
 Derivations: ``docs/problems.md``.
 """
 

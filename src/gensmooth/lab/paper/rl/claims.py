@@ -1,7 +1,7 @@
-"""What the paper says of reinforcement learning, sentence by sentence.
+"""The paper's claims about reinforcement learning, sentence by sentence.
 
-Most sentences say that some methods are above others in some settings: they are the table
-``_PLAIN``. The rest, which compare something else, have functions of their own.
+Most sentences say that some methods are above others in some settings. They are in the table
+``_PLAIN``. The others have functions of their own.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -57,13 +57,13 @@ class Plain(NamedTuple):
         name: A short name.
         place: Where the paper says it.
         claim: What it says, in our words.
-        kind: What is compared.
-        settings: Where.
-        pairs: Of methods.
-        how: In how many cases.
-        by: How far above, in shares of the range; negative for "competitive".
-        also: Other readings of the sentence, or other measures of the same thing, in words. If
-            they have other verdicts, the sentence depends on the reading.
+        kind: The number that is compared.
+        settings: The settings in which it is compared.
+        pairs: The pairs of methods.
+        how: In how many cases the first must be above.
+        by: How far above, as a fraction of the range; negative for "competitive".
+        also: Other readings of the sentence, or other measures of the same thing. If their verdicts
+            differ, the sentence depends on the reading.
         apart: Whether each setting is judged by itself, because the sentence names none.
     """
 
@@ -231,7 +231,7 @@ _PLAIN = (
 
 
 def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG001
-    """Judge every sentence on whole cells; "not run" where these do not suffice."""
+    """Judge every sentence on complete cells; "not run" if there are too few."""
     rows = [_plain(scores, plain) for plain in _PLAIN]
     rows += [_fewer(scores), _depends(scores), *_best_of_ours(scores)]
     rows += [*_within_ablations(scores), _mlp_remains(scores), _push(scores)]
@@ -239,7 +239,7 @@ def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG
 
 
 def _with_start(row: ClaimRow) -> ClaimRow:
-    """Qualify a verdict on networks, of which the paper does not say where they start."""
+    """Qualify a verdict on networks, whose initial weights the paper does not specify."""
     if row.verdict != "does not hold":
         return row
     evidence = (
@@ -258,8 +258,8 @@ def _measure_of(kind: Kind) -> Measure:
 
 
 def _sample(scores: Scores, setting: Setting, method: str, kind: Kind) -> Sample:
-    """One number per seed: rounds, or a return in shares of the environment's range."""
-    found = scores.sample(
+    """Return one number per seed: rounds, or a return as a fraction of the environment's range."""
+    sample = scores.sample(
         kind,
         environment=setting.environment,
         num_directions=setting.num_directions,
@@ -267,9 +267,9 @@ def _sample(scores: Scores, setting: Setting, method: str, kind: Kind) -> Sample
         method=method,
     )
     if kind == "rounds":
-        return found
+        return sample
     known = ENVIRONMENTS[setting.environment]
-    return None if found is None else [v / (known.learned - known.still) for v in found]
+    return None if sample is None else [v / (known.learned - known.still) for v in sample]
 
 
 def _plain(scores: Scores, plain: Plain) -> ClaimRow:
@@ -300,7 +300,7 @@ def _cases(scores: Scores, kind: Kind, settings: Iterable[Setting], pairs: Pairs
 
 
 def _fewer(scores: Scores) -> ClaimRow:
-    """Compare shrinkage's gain over BeS with few directions with that with many."""
+    """Compare the gain of shrinkage over BeS at few directions with the gain at many."""
 
     def gain(setting: Setting, method: str) -> Sample:
         a, b = (_sample(scores, setting, name, "end") for name in (method, "bes"))
@@ -327,7 +327,7 @@ def _fewer(scores: Scores) -> ClaimRow:
 
 
 def _depends(scores: Scores) -> ClaimRow:
-    """Judge whether somewhere the one is above, and somewhere the other."""
+    """Judge whether each of the two shrinkage methods is above the other somewhere."""
     settings = [setting for name in _LOCOMOTION for setting in _at(name)]
     measure = _measure(WORDS["end"])
 

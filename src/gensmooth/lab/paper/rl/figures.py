@@ -36,7 +36,9 @@ from gensmooth.lab.report.style import method_title
 from gensmooth.lab.report.tables import Cell
 
 _KEYS = ("environment", "policy", "estimator", "num_directions")
-_RARE = 0.03  # of a curve's tests: collapses of some rounds must not set the scale of a panel
+_RARE = (
+    0.03  # the fraction of tests that may be off a panel, so that collapses do not set its scale
+)
 _MAIN = ("Ant", "Walker2d", "ML1-Reach", "HalfCheetahRandVel")
 
 
@@ -142,8 +144,8 @@ def panel_of(
     Args:
         plotted: The curves, of this setting and of others.
         setting: The setting.
-        absent: What the panel says of methods that are not there.
-        cut: Whether the axis leaves out what is far below doing nothing.
+        absent: A note about missing methods.
+        cut: Whether the axis leaves out returns far below that of doing nothing.
     """
     here = [curve for curve in plotted if curve.setting == setting]
     known = ENVIRONMENTS.get(_of(setting).environment)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gensmooth.rl.rollouts import Local, Rollouts
     from gensmooth.rl.trainer import PolicyTest, Trainer, TrainState
 
-_EVERY = 20.0  # seconds between checkpoints: a kill costs that much, and a test in progress
+_EVERY = 20.0  # seconds between checkpoints; a kill loses at most these and a test in progress
 
 # Series of a record: one number per test.
 SERIES = ("return", "deviation", "trajectories", "env_steps", "success")
@@ -74,7 +74,7 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
     def step(
         self, state: LongRunState, session: "Rollouts"
     ) -> tuple[LongRunState, Mapping[str, Any]]:
-        """One more iteration, or one more test."""
+        """Run one more iteration or one more test."""
         after = advance(state, self._config, self._trainer, session)
         now = time.perf_counter()
         after = after._replace(seconds=state.seconds + now - self._clock)
@@ -123,7 +123,7 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
 
 
 def execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:
-    """Make a run, or continue it."""
+    """Execute a run, or continue it."""
     began = time.perf_counter()
     trainer, rollouts, member = prepare(config)
     program = LongRun(config, trainer, rollouts, began)
@@ -189,7 +189,7 @@ def prepare(
 def advance(
     progress: LongRunState, config: Mapping[str, Any], trainer: "Trainer", rollouts: "Rollouts"
 ) -> LongRunState:
-    """One more iteration, or one more test."""
+    """Run one more iteration or one more test."""
     from gensmooth.evaluators import EvaluationError
 
     state = progress.state

@@ -1,7 +1,7 @@
 """The numbers that claims are judged by, and which part of the study has been run.
 
 Returns of different environments have different units. Margins ("competitive", "a large margin")
-are shares of a fixed range of each environment, from the return of a policy that does nothing to
+are fractions of a fixed range of each environment, from the return of a policy that does nothing to
 that of one that has learned (:data:`~gensmooth.lab.paper.rl.settings.ENVIRONMENTS`), so that no
 method's failure widens the margin of the others. Only cells (a setting and a method) with every
 seed and every iteration are judged.
@@ -118,7 +118,7 @@ def _rows(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
 
 
 def _levels(records: Sequence[RunRecord]) -> dict[Setting, float]:
-    """The return that the speed of runs in a setting is measured by; see ``WORDS["rounds"]``."""
+    """Return, for each setting, the return that defines the speed; see ``WORDS["rounds"]``."""
     best: dict[Setting, float] = {}
     for (setting, _), cell in cells(records).items():
         ends = [_curve(r)[-max(1, len(_curve(r)) // 10) :].mean() for r in cell if not r.diverged]

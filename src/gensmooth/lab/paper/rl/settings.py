@@ -15,8 +15,8 @@ from gensmooth.lab.experiments.grid import Size, SpacingAndRate
 from gensmooth.lab.experiments.options import (
     GridOptions,
     Profile,
-    each,
     is_count,
+    list_of,
     matches,
     option,
 )
@@ -40,17 +40,17 @@ class Environment(NamedTuple):
 
     Attributes:
         name: Our name of the version that the paper used.
-        horizon: The most steps of an episode. The paper gives none for Hopper and ML1-Push: those
-            of similar environments are used.
+        horizon: The largest number of steps in an episode. The paper gives none for Hopper and
+            ML1-Push; they have that of similar environments.
         speed: Rough number of steps per second on one core, to estimate the length of runs.
         still: The return of the policy that does nothing (measured to 1 %).
-        task: What a reset keeps, so that the two trajectories of a direction share it under
-            ``"shared-goal"``: ``"none"``; ``"goal"``, a hidden goal, and the start is drawn anew;
-            ``"start"``, all that distinguishes two starts (Meta-World: object and goal).
-        learned: A return that counts as learned. Differences and margins are shares of the range
-            between the two. The paper names no such return; our choice is, for Hopper, Walker2d
-            and Ant, one that only a walking policy reaches; on HalfCheetahRandVel, the best of a
-            policy that does not see the goal, 200 · E|U(0, 3) − 1.5| below 0; on the Meta-World
+        task: What a reset keeps, and the two trajectories of a direction therefore share under
+            ``"shared-goal"``: ``"none"``; ``"goal"``, a hidden goal but not the start; or
+            ``"start"``, everything that distinguishes two starts (Meta-World: object and goal).
+        learned: A return that counts as learned. Differences and margins are fractions of the range
+            from ``still`` to this. The paper names no such return. We use, for Hopper, Walker2d and
+            Ant, one that only a walking policy reaches; for HalfCheetahRandVel, the best return of
+            a policy that does not see the goal, 200 · E|U(0, 3) − 1.5| below 0; for the Meta-World
             tasks, some 45 of the 150 steps at the goal, at about 2,200 each.
     """
 
@@ -86,14 +86,14 @@ class RlOptions(GridOptions):
     """Options of reinforcement learning."""
 
     environments: tuple[str, ...] | None = option(
-        "The environments.", accepts=each(_is_paper_environment)
+        "The environments.", accepts=list_of(_is_paper_environment)
     )
     num_directions: tuple[int, ...] | None = option(
-        "The values of L, instead of all.", accepts=each(is_count)
+        "The values of L, instead of all.", accepts=list_of(is_count)
     )
     parts: tuple[str, ...] | None = option(
         "main, mlp or antithetic (the ablations), instead of all.",
-        accepts=each(matches("main|mlp|antithetic")),
+        accepts=list_of(matches("main|mlp|antithetic")),
     )
     iterations: int | None = option(
         "Iterations of a run, instead of 1000.", check=checks.count, accepts=is_count
@@ -245,7 +245,7 @@ def settings_of(options: RlOptions) -> list[Setting]:
 
 @cache
 def named(name: str) -> str:
-    """Return the paper's name of an environment, in any spelling; other names as they are.
+    """Return the paper's name of an environment in any spelling; of others, the full name.
 
     >>> named("halfcheetahrandvel"), named("Hopper-v4")
     ('HalfCheetahRandVel', 'Hopper')

@@ -38,7 +38,7 @@ class Cost(NamedTuple):
 
 
 def draw(outcome: Outcome) -> Drawn:
-    """Ratios to the baseline, one panel for each number of directions."""
+    """Draw ratios to the baseline, one panel for each number of directions."""
     records = outcome.records
     counts = sorted({int(record.config["num_directions"]) for record in records})
     dims = sorted({int(record.config["dim"]) for record in records})
@@ -140,7 +140,7 @@ def _draw(ax: Axes, rows: Sequence[Cost], limits: tuple[float, float]) -> None:
 
 
 def _number(ax: Axes, x: float, row: float, text: str, color: str) -> None:
-    """A number in a column right of the axes."""
+    """Write a number in a column to the right of the axes."""
     place = ax.get_yaxis_transform()
     ax.text(x, row, text, transform=place, ha="right", va="center", color=color, fontsize=8)
 

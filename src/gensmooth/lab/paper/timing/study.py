@@ -155,10 +155,11 @@ def _judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: AR
 
 
 def _operations(name: str, dim: int, number: int) -> int:
-    """Multiplications and draws to sample the directions of an iteration, leading terms.
+    """Count the operations to sample the directions of an iteration, by their leading terms.
 
-    Gram–Schmidt takes from each vector its parts along all before it, 2d operations each. Guided ES
-    keeps k estimates: it makes them orthonormal, and mixes k coefficients into each direction.
+    Gram–Schmidt subtracts from each vector its projections on all previous ones, 2d operations
+    each. Guided ES keeps k estimates: it makes them orthonormal, and mixes all k into each
+    direction.
     """
     history = 50 if dim >= 50 else 10
     extra = {

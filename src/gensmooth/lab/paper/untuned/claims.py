@@ -194,10 +194,10 @@ def tables(scores: Scores) -> list[Table]:
     made: list[Table] = []
     for name, title, known in groups:
         linear = known is LINEAR_SETTINGS
-        found = [where for where in known if where in have]
-        found += sorted(w for w in have - set(known) if (w.objective == LINEAR) == linear)
-        if found:
-            made.append(_table(scores, f"untuned-{name}", title, found))
+        places = [where for where in known if where in have]
+        places += sorted(w for w in have - set(known) if (w.objective == LINEAR) == linear)
+        if places:
+            made.append(_table(scores, f"untuned-{name}", title, places))
     return made
 
 
@@ -231,7 +231,7 @@ def _table(scores: Scores, name: str, title: str, places: Sequence[Where]) -> Ta
 
 
 def best_of_grid(scores: Scores, where: Where) -> str | None:
-    """The method that ends lowest in a setting, by its geometric mean; ``None`` if none ends."""
+    """Return the method with the lowest geometric mean in a setting; ``None`` if none is finite."""
     means = {
         method: _log_mean(sample)
         for method in dict.fromkeys(row["method"] for row in scores.rows)

@@ -37,7 +37,7 @@ def draw(outcome: Outcome) -> Drawn:
         for where in (Where(*setting) for setting in outcome.scores.values(*KEYS))
     }
     kept = [r for r in outcome.records if r.config["method"] in chosen[where_of(r.config)]]
-    plotted = curves([_alike(record) for record in kept], KEYS, series=("value",))
+    plotted = curves([_unified(record) for record in kept], KEYS, series=("value",))
     noisy = [curve for curve in plotted if curve.setting[0] != LINEAR]
     linear = [curve for curve in plotted if curve.setting[0] == LINEAR]
     figures: list[Figure] = []
@@ -91,11 +91,11 @@ def _words(setting: Setting) -> str:
 def _evaluations(curve: Curve, rounds: Floats) -> Floats:
     where = Where(*curve.setting)
     L, N = where.num_directions, where.num_samples
-    each = (L + 1) * N / 1000 if where.objective == LINEAR else 2 * L
-    return rounds * curve.iterations * each
+    per_iteration = (L + 1) * N / 1000 if where.objective == LINEAR else 2 * L
+    return rounds * curve.iterations * per_iteration
 
 
-def _alike(record: RunRecord) -> RunRecord:
+def _unified(record: RunRecord) -> RunRecord:
     """Return a run of either study with the configuration entries and series that both share."""
     config = {**record.config, **where_of(record.config)._asdict()}
     values = [record.series[name] for name in ("objective", "loss") if name in record.series]

@@ -62,7 +62,7 @@ def benchmark(
         lambda x: float(fun.oracle(x)),
         name="objective",
         rounds=rounds,
-        each=iterations * 2 * num_directions,
+        per_round=iterations * 2 * num_directions,
         samples="independent",
         seed=seed,
     )
@@ -82,7 +82,7 @@ def regression(
 
     Args:
         seed: The seed of everything random; θ₀ and the test set are those of the study's run. Data
-            have the same law, and are drawn anew for each step.
+            have the same distribution, and are drawn anew for each step.
         num_directions: L of the runs it is compared with, which have (L + 1)N evaluations per
             iteration.
         num_samples: N, data points per step.
@@ -102,7 +102,7 @@ def regression(
         lambda x: float(kernels.loss(*test, x)),
         name="loss",
         rounds=rounds,
-        each=iterations * (num_directions + 1) * num_samples,
+        per_round=iterations * (num_directions + 1) * num_samples,
         samples="shared",
         num_samples=num_samples,
         workers=OncePerSample(),
@@ -117,29 +117,29 @@ def _run(
     *,
     name: str,
     rounds: int,
-    each: int,
+    per_round: int,
     **how: Any,
 ) -> RunResult:
-    """``minimize`` with rounds × ``each`` evaluations, scored at the end of each round."""
+    """Run ``minimize`` with rounds × ``per_round`` evaluations, and score the end of each round."""
     scores: list[float] = []
     recommended = x0
 
-    def until(evaluations: int) -> None:
-        while (len(scores) + 1) * each <= evaluations:
+    def score_until(evaluations: int) -> None:
+        while (len(scores) + 1) * per_round <= evaluations:
             scores.append(score(recommended))
 
     def follow(now: IntermediateResult) -> None:
         nonlocal recommended
         state = now.state
-        until(state.evaluations - 1)  # these rounds ended before the step did
-        recommended = Pilot(budget=rounds * each).recommend(state)
+        score_until(state.evaluations - 1)  # these rounds ended before the step did
+        recommended = Pilot(budget=rounds * per_round).recommend(state)
 
     diverged = False
     try:
         options: dict[str, Any] = {"vectorized": True, "callback": follow, "progress": False, **how}
-        result = minimize(fun, x0, budget=rounds * each, **options)
+        result = minimize(fun, x0, budget=rounds * per_round, **options)
         diverged = result.reason == "diverged"
-        until((rounds - 1) * each)
+        score_until((rounds - 1) * per_round)
         scores.append(score(result.x))
     except EvaluationError as error:
         if error.kind != "non-finite":
@@ -149,7 +149,8 @@ def _run(
     scores = [] if diverged else scores
     count = np.arange(1, len(scores) + 1)
     series = {name: np.array(scores)} if scores else {}
-    return RunResult(count, count * each, series, diverged, np.inf if diverged else scores[-1])
+    final = np.inf if diverged else scores[-1]
+    return RunResult(count, count * per_round, series, diverged, final)
 
 
 # --- linear regression, many points at a time -----------------------------------------------------

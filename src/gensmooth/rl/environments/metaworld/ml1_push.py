@@ -6,7 +6,7 @@
 With t the point midway between the fingertips, o the object, g the goal, and a superscript 0 for
 the moment after the reset:
 
-* **V1 reward** (``ML1-Push``, of the paper's time): −‖t − o‖, plus P(‖o⁰ − g‖, ‖o − g‖), distances
+* **V1 reward** (``ML1-Push``, as in the paper): −‖t − o‖, plus P(‖o⁰ − g‖, ‖o − g‖), distances
   in the plane of the table, while ‖t − o‖ < 0.05. P is :func:`~.ml1_reach.progress`.
 * **Current reward** (``ML1-Push-v3``): 10 if ‖o − g‖ < 0.05; else 1 + 4 G + 5 T(‖o − g‖; 0, 0.05,
   ‖o⁰ − g‖) if ‖t − o‖ < 0.02 and the gripper is not shut; else 2 G. T is :func:`~.sawyer.inside`,
@@ -44,7 +44,7 @@ def _distance_in(i, j, a, b):
 
 @njit(nogil=True, error_model="numpy")
 def _push_v1(state):
-    """Return the V1 reward, and the distance that counts for success."""
+    """Return the V1 reward, and the distance that decides success."""
     e, thing = state.episode, state.views.object
     r = distance(e.tip, thing)
     d = _distance_in(0, 1, thing, e.target)
@@ -62,7 +62,7 @@ def _both(a, b):
 
 @njit(nogil=True, error_model="numpy")
 def _between_pads(pad, thing, start):
-    """Return how well the object lies at a pad in y, with a margin from where it started."""
+    """Return how close the object is to a pad in y; the margin depends on where it started."""
     margin = abs(abs(pad[1] - start[1]) - _PADS[1])
     return inside(abs(pad[1] - thing[1]), _PADS[0], _PADS[1], margin)
 
@@ -83,7 +83,7 @@ def _grasp(state, effort):
 
 @njit(nogil=True, error_model="numpy")
 def _push_current(state, effort):
-    """Return the current reward, and the distance that counts for success."""
+    """Return the current reward, and the distance that decides success."""
     e, thing = state.episode, state.views.object
     d = distance(thing, e.target)
     if d < RADIUS:

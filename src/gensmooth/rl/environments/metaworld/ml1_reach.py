@@ -6,7 +6,7 @@
 With t the point midway between the fingertips, t⁰ the same when the hand had settled, g the goal,
 and d = ‖t − g‖:
 
-* **V1 reward** (``ML1-Reach``, of the paper's time): P(‖t⁰ − g‖, d), where
+* **V1 reward** (``ML1-Reach``, as in the paper): P(‖t⁰ − g‖, d), where
   P(D, d) = max(0, 1000 (D − d) + 1000 (e^{−d²/0.01} + e^{−d²/0.001})).
 * **Current reward** (``ML1-Reach-v3``): 10 T(d; 0, 0.05, ‖h − g‖), where h = (0, 0.6, 0.2) and T is
   :func:`~.sawyer.inside`.

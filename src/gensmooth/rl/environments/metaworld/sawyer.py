@@ -42,7 +42,7 @@ HORIZON = 150
 HALF = 18  # entries of the observation of one step
 RADIUS = 0.05  # m: nearer to the goal than this is a success
 _APART = 0.15  # m, at least, from the object to the goal, seen from above
-_OBJECT = 9  # its place in qpos (7 + 2 joints of the arm come before it) and in qvel
+_OBJECT = 9  # the object's index in qpos (7 + 2 joints of the arm come before it) and in qvel
 _TAIL = 9.0  # 1/0.1 − 1: the tail 1/(1 + 9x²) is 0.1 at x = 1
 
 # The parts of `mj_step` that are needed if only the handle and the controls have changed since
@@ -168,7 +168,7 @@ def _quaternion(turn, out):
     """Convert a rotation matrix to (x, y, z, w), with the largest of the four positive."""
     trace = turn[0] + turn[4] + turn[8]
     largest, best = 3, trace
-    for i in range(2, -1, -1):  # of equal ones the first
+    for i in range(2, -1, -1):  # on ties, the first
         if turn[4 * i] >= best:
             largest, best = i, turn[4 * i]
     if largest == 3:
@@ -245,7 +245,7 @@ def advance(state, action):
 
 @register_jitable
 def observe(state, out):
-    """Observe now, before, and three zeros for the hidden goal; clip the hand to its bounds."""
+    """Write this step's observation, the previous one, and three zeros for the hidden goal."""
     limits = state.limits
     for i in range(HALF):
         out[i] = state.episode.now[i]
@@ -281,7 +281,7 @@ def inside(x, low, high, margin):
 
 
 def draw(low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator) -> Array:
-    """Draw the object (3 entries) and the goal (3): uniform, given that they are apart."""
+    """Draw the object (3 entries) and the goal (3) uniformly, subject to a minimum distance."""
     while True:
         start = rng.uniform(low, high)
         if np.linalg.norm(start[:2] - start[3:5]) >= _APART:
