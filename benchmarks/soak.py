@@ -15,24 +15,33 @@ again, by their numbers, once it is mended; what was found before is told, too.
 Two processes of Ray's own, its agents, outlive a program that started Ray and was killed: they try
 for a minute to tell the dead server of it. They are given time, but must go.
 
-Runs are forks of this process, which has loaded everything, so that a point takes about a second.
+Runs are forks of this process, which has loaded everything, and so are their worker processes
+(tests/helpers/warm_python.py). Those of Ray and of PyTorch are started as everywhere.
 """
 
 import argparse
 import contextlib
 import csv
+import ctypes
+import gc
 import hashlib
+import importlib
+import importlib.util
 import itertools
 import json
+import multiprocessing.util
 import os
 import random
 import re
+import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
 import traceback
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
@@ -62,6 +71,16 @@ AGENTS_GOING = 120.0  # seconds that Ray's agents may take: they wait for 60, an
 AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent", b"dashboard/agent.py", b"agent/main.py")
 BLOWS = 3  # at most, to one run
 LATE_STARTS = 5  # of Ray: it gives up after 30 s, which a busy machine may take; a user tries again
+
+LOADED = (
+    *("gymnasium", "mujoco", "imageio.v3", "jinja2", "cloudpickle", "scipy.stats", "torch"),
+    *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg"),
+    *("gensmooth.evaluators.worker", "gensmooth.evaluators.processes", "gensmooth.runs.folder"),
+    *("gensmooth.rl.front", "gensmooth.physics.robots", "gensmooth.physics.mujoco_calls"),
+    *("gensmooth.lab.compare", "gensmooth.lab.report.page", "gensmooth.lab.paper.rl.run"),
+    *("gensmooth.torch", "gensmooth.searches.algorithms", "torch.distributed", "torch._dynamo"),
+)
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 
 KINDS = "minimize,train,study,compare,sweep,reproduce,torch"
 KILLED = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM}
@@ -386,18 +405,15 @@ class Fork:
             with contextlib.suppress(BaseException):
                 code = _inside(case, where, resume)
             os._exit(code)
+        self._ended = os.pidfd_open(self.pid)
 
     def wait(self, seconds: float) -> bool:
         """Whether it ends within so many seconds."""
-        end = time.monotonic() + seconds
-        while self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.status = os.waitstatus_to_exitcode(status)
-            elif time.monotonic() > end:
+        if self.status is None:
+            if not select.select([self._ended], [], [], seconds)[0]:
                 return False
-            else:
-                time.sleep(0.002)
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._ended)
         return True
 
     def workers(self) -> list[int]:
@@ -408,7 +424,9 @@ class Fork:
             ray = [pid for pid, (_, words) in found.items() if words.startswith(b"ray::")]
             others = (b"IDLE", b"Agent")
             return [pid for pid in ray if not any(word in found[pid][1] for word in others)]
-        ours = [pid for pid, (parent, _) in found.items() if parent == self.pid]
+        file = self.where / "result" / "starter"
+        starter = int(file.read_text()) if file.exists() else None
+        ours = [pid for pid, (parent, _) in found.items() if parent == self.pid != pid != starter]
         return [pid for pid in ours if b"resource_tracker" not in found[pid][1]]
 
     def log(self) -> str:
@@ -428,6 +446,8 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     os.close(log)
     if case.kind not in ("minimize", "train") and case.means == "processes":
         resource_tracker.ensure_running()  # Python's own, with a pipe that stays open
+    if case.means == "processes" and case.kind != "torch":  # whose second rank is a fork anyway
+        _start_by_forking(where)
     try:
         before = _handles()
         found = case.run(where / "run", resume)
@@ -440,6 +460,48 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     told = {"digest": hashlib.sha256(found).hexdigest(), "handles": after - before}
     (where / "result" / "told").write_text(json.dumps(told))
     return 0
+
+
+def _start_by_forking(where: Path) -> None:
+    """Have the workers of this run start as forks of a process that has loaded what they need.
+
+    They are children of the run all the same, in groups and with signals of their own, and stay in
+    its session. The process that forks ends with the run, and is no worker.
+    """
+    warm = _warm_python()
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # our folder is not theirs
+        options, _ = warm._serve(theirs)  # returns in a worker
+        warm._end(warm._run(warm._become(options)))
+    theirs.close()
+    aside = where / "result" / "starter.new"  # a run that is killed meanwhile leaves no half of it
+    aside.write_text(str(pid))
+    aside.replace(where / "result" / "starter")
+    warm.install(ours, os.environ)
+    ordinary = multiprocessing.util.spawnv_passfds
+
+    def spawn(path: Any, words: Sequence[str], fds: Sequence[int]) -> int:
+        if "--multiprocessing-fork" not in words:
+            return ordinary(path, words, fds)
+        told: dict[str, Any] = dict.fromkeys(("p2cread", "c2pwrite", "errwrite"), -1)
+        plain = [sys.executable, *map(os.fsdecode, words[words.index("-c") :])]  # without flags
+        told |= {"args": plain, "pass_fds": fds, "env": None, "cwd": None}
+        return warm.installed.start(told | {"start_new_session": False, "process_group": None})
+
+    multiprocessing.util.spawnv_passfds = spawn
+
+
+def _warm_python() -> Any:
+    path = Path(__file__).parents[1] / "tests" / "helpers" / "warm_python.py"
+    spec = importlib.util.spec_from_file_location("warm_python", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _handles() -> int:
@@ -489,6 +551,26 @@ def _started(where: Path | None, sessions: Sequence[int]) -> Iterator[tuple[int,
             yield int(entry.name), status.parent
 
 
+def _orphans() -> set[int]:
+    """Processes that became ours when what had started them ended; the ended ones are reaped."""
+    found = set[int]()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) != os.getpid():
+            continue
+        if fields[0] in "ZX":
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(int(entry.name), os.WNOHANG)
+        else:
+            found.add(int(entry.name))
+    return found
+
+
 def _command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -523,7 +605,7 @@ def trial(
     blows: list[str] = []
     problems: list[str] = []
     wanted = rng.randint(1, min(BLOWS, most))
-    memory = _shared_memory()
+    memory, orphans = _shared_memory(), _orphans()
     sessions: list[int] = []
     late_starts = 0
     while True:
@@ -556,7 +638,7 @@ def trial(
         keeps = case.means == "ray" or (case.kind, case.means) == ("torch", "processes")
         if told["handles"] > 0 and not keeps:  # Ray and Gloo keep some of their own
             problems.append(f"left {told['handles']} open files")
-    found, agents = _left(where, memory, sessions)
+    found, agents = _left(where, memory, sessions, orphans)
     problems += found
     if not problems:
         shutil.rmtree(where)
@@ -598,11 +680,20 @@ def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
     return case.kind not in ("minimize", "train") and words in fork.log()
 
 
-def _left(where: Path, memory: set[str], sessions: Sequence[int]) -> tuple[list[str], list[Left]]:
-    """What a run has left behind, and agents of Ray's that have yet to go."""
+def _left(
+    where: Path, memory: set[str], sessions: Sequence[int], orphans: set[int]
+) -> tuple[list[str], list[Left]]:
+    """What a run has left behind, and agents of Ray's that have yet to go.
+
+    Args:
+        where: Its folder.
+        memory: Shared memory that was there before.
+        sessions: Its sessions.
+        orphans: Processes that were ours before, left by other runs.
+    """
     end = time.monotonic() + GOING
     while True:
-        left = [pid for pid, _ in _started(where, sessions)]
+        left = sorted({pid for pid, _ in _started(where, sessions)} | (_orphans() - orphans))
         agents = [pid for pid in left if any(word in _command(pid) for word in AGENTS)]
         others = [pid for pid in left if pid not in agents]
         if not others or time.monotonic() > end:
@@ -842,6 +933,18 @@ class Journal:
             file.write(json.dumps(found) + "\n")
 
 
+def _load() -> None:
+    """Load what all runs need; use no simulator, for a process with its threads cannot fork."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
+    gs.minimize(loss, np.zeros(3), samples="independent", max_steps=2, seed=0)
+    gs.minimize(exact_loss, np.zeros(3), budget=50, seed=0)
+    for name in LOADED:
+        if find_spec(name.partition(".")[0]) is not None:
+            importlib.import_module(name)
+    gc.freeze()  # a collection in a fork would copy all of our memory
+
+
 def summary(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """Rows of a table: what was run, by what means, the blows by kind, and what was wrong."""
     rows: list[dict[str, Any]] = []
@@ -883,12 +986,7 @@ def main() -> None:
     }
     if not any(chosen.values()):
         sys.exit(f"No run is chosen by --kinds {options.kinds} --means {options.means}.")
-    # Loads what all runs share; forks of a process with threads of a simulator's would not do.
-    gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
-    gs.minimize(loss, np.zeros(3), samples="independent", max_steps=2, seed=0)
-    gs.minimize(exact_loss, np.zeros(3), budget=50, seed=0)
-    if any(case.kind == "torch" for case in chosen):
-        import torch  # noqa: F401
+    _load()
     with contextlib.ExitStack() as stack:
         if options.out is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
