@@ -424,9 +424,13 @@ class Fork:
             ray = [pid for pid, (_, words) in found.items() if words.startswith(b"ray::")]
             others = (b"IDLE", b"Agent")
             return [pid for pid in ray if not any(word in found[pid][1] for word in others)]
-        file = self.where / "result" / "starter"
-        starter = int(file.read_text()) if file.exists() else None
-        ours = [pid for pid, (parent, _) in found.items() if parent == self.pid != pid != starter]
+        ours = [pid for pid, (parent, _) in found.items() if parent == self.pid]
+        if _forks_workers(self.case):
+            file = self.where / "result" / "starter"
+            run, starter = map(int, file.read_text().split()) if file.exists() else (0, 0)
+            if run != self.pid:
+                return []  # it has no worker yet: what forks them comes first
+            ours = [pid for pid in ours if pid != starter]
         return [pid for pid in ours if b"resource_tracker" not in found[pid][1]]
 
     def log(self) -> str:
@@ -446,7 +450,7 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     os.close(log)
     if case.kind not in ("minimize", "train") and case.means == "processes":
         resource_tracker.ensure_running()  # Python's own, with a pipe that stays open
-    if case.means == "processes" and case.kind != "torch":  # whose second rank is a fork anyway
+    if _forks_workers(case):
         _start_by_forking(where)
     try:
         before = _handles()
@@ -460,6 +464,10 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     told = {"digest": hashlib.sha256(found).hexdigest(), "handles": after - before}
     (where / "result" / "told").write_text(json.dumps(told))
     return 0
+
+
+def _forks_workers(case: Case) -> bool:
+    return case.means == "processes" and case.kind != "torch"  # whose second rank is a fork anyway
 
 
 def _start_by_forking(where: Path) -> None:
@@ -478,7 +486,7 @@ def _start_by_forking(where: Path) -> None:
         warm._end(warm._run(warm._become(options)))
     theirs.close()
     aside = where / "result" / "starter.new"  # a run that is killed meanwhile leaves no half of it
-    aside.write_text(str(pid))
+    aside.write_text(f"{os.getpid()} {pid}")
     aside.replace(where / "result" / "starter")
     warm.install(ours, os.environ)
     ordinary = multiprocessing.util.spawnv_passfds
