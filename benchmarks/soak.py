@@ -15,24 +15,33 @@ problem, once it is fixed; the result also lists the earlier problem.
 Ray's agents, two processes, outlive a program that started Ray and was killed: they try for a
 minute to report to the dead server. They are given time to end, but must end.
 
-Runs are forks of this process, which has loaded everything, so that a point takes about a second.
+Runs are forks of this process, which has loaded everything, and so are their worker processes
+(tests/helpers/warm_python.py). Those of Ray and of PyTorch are started as everywhere.
 """
 
 import argparse
 import contextlib
 import csv
+import ctypes
+import gc
 import hashlib
+import importlib
+import importlib.util
 import itertools
 import json
+import multiprocessing.util
 import os
 import random
 import re
+import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
 import traceback
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
@@ -62,6 +71,16 @@ AGENTS_GOING = 120.0  # the same for Ray's agents, which wait for 60 seconds fir
 AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent", b"dashboard/agent.py", b"agent/main.py")
 BLOWS = 3  # at most, to one run
 LATE_STARTS = 5  # attempts to start Ray, which gives up after 30 s; a busy machine may take longer
+
+LOADED = (
+    *("gymnasium", "mujoco", "imageio.v3", "jinja2", "cloudpickle", "scipy.stats", "torch"),
+    *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg"),
+    *("gensmooth.evaluators.worker", "gensmooth.evaluators.processes", "gensmooth.runs.folder"),
+    *("gensmooth.rl.front", "gensmooth.physics.robots", "gensmooth.physics.mujoco_calls"),
+    *("gensmooth.lab.compare", "gensmooth.lab.report.page", "gensmooth.lab.paper.rl.run"),
+    *("gensmooth.torch", "gensmooth.searches.algorithms", "torch.distributed", "torch._dynamo"),
+)
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 
 KINDS = "minimize,train,study,compare,sweep,reproduce,torch"
 KILLED = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM}
@@ -387,18 +406,15 @@ class Fork:
             with contextlib.suppress(BaseException):
                 code = _inside(case, where, resume)
             os._exit(code)
+        self._ended = os.pidfd_open(self.pid)
 
     def wait(self, seconds: float) -> bool:
         """Whether it ends within this many seconds."""
-        end = time.monotonic() + seconds
-        while self.status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.status = os.waitstatus_to_exitcode(status)
-            elif time.monotonic() > end:
+        if self.status is None:
+            if not select.select([self._ended], [], [], seconds)[0]:
                 return False
-            else:
-                time.sleep(0.002)
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._ended)
         return True
 
     def workers(self) -> list[int]:
@@ -411,6 +427,12 @@ class Fork:
             others = (b"IDLE", b"Agent")
             return [pid for pid in ray if not any(word in started[pid][1] for word in others)]
         ours = [pid for pid, (parent, _) in started.items() if parent == self.pid]
+        if _forks_workers(self.case):
+            file = self.where / "result" / "starter"
+            run, starter = map(int, file.read_text().split()) if file.exists() else (0, 0)
+            if run != self.pid:
+                return []  # it has no worker yet: what forks them comes first
+            ours = [pid for pid in ours if pid != starter]
         return [pid for pid in ours if b"resource_tracker" not in started[pid][1]]
 
     def log(self) -> str:
@@ -430,6 +452,8 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     os.close(log)
     if case.kind not in ("minimize", "train") and case.means == "processes":
         resource_tracker.ensure_running()  # start it before counting files: its pipe stays open
+    if _forks_workers(case):
+        _start_by_forking(where)
     try:
         before = _handles()
         result = case.run(where / "run", resume)
@@ -442,6 +466,52 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     report = {"digest": hashlib.sha256(result).hexdigest(), "handles": after - before}
     (where / "result" / "report").write_text(json.dumps(report))
     return 0
+
+
+def _forks_workers(case: Case) -> bool:
+    return case.means == "processes" and case.kind != "torch"  # whose second rank is a fork anyway
+
+
+def _start_by_forking(where: Path) -> None:
+    """Have the workers of this run start as forks of a process that has loaded what they need.
+
+    They are children of the run all the same, in groups and with signals of their own, and stay in
+    its session. The process that forks ends with the run, and is no worker.
+    """
+    warm = _warm_python()
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # our folder is not theirs
+        options, _ = warm._serve(theirs)  # returns in a worker
+        warm._end(warm._run(warm._become(options)))
+    theirs.close()
+    aside = where / "result" / "starter.new"  # a run that is killed meanwhile leaves no half of it
+    aside.write_text(f"{os.getpid()} {pid}")
+    aside.replace(where / "result" / "starter")
+    warm.install(ours, os.environ)
+    ordinary = multiprocessing.util.spawnv_passfds
+
+    def spawn(path: Any, words: Sequence[str], fds: Sequence[int]) -> int:
+        if "--multiprocessing-fork" not in words:
+            return ordinary(path, words, fds)
+        told: dict[str, Any] = dict.fromkeys(("p2cread", "c2pwrite", "errwrite"), -1)
+        plain = [sys.executable, *map(os.fsdecode, words[words.index("-c") :])]  # without flags
+        told |= {"args": plain, "pass_fds": fds, "env": None, "cwd": None}
+        return warm.installed.start(told | {"start_new_session": False, "process_group": None})
+
+    multiprocessing.util.spawnv_passfds = spawn
+
+
+def _warm_python() -> Any:
+    path = Path(__file__).parents[1] / "tests" / "helpers" / "warm_python.py"
+    spec = importlib.util.spec_from_file_location("warm_python", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _handles() -> int:
@@ -491,6 +561,26 @@ def _started(where: Path | None, sessions: Sequence[int]) -> Iterator[tuple[int,
             yield int(entry.name), status.parent
 
 
+def _orphans() -> set[int]:
+    """Processes that became ours when what had started them ended; the ended ones are reaped."""
+    found = set[int]()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) != os.getpid():
+            continue
+        if fields[0] in "ZX":
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(int(entry.name), os.WNOHANG)
+        else:
+            found.add(int(entry.name))
+    return found
+
+
 def _command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -525,7 +615,7 @@ def trial(
     blows: list[str] = []
     problems: list[str] = []
     wanted = rng.randint(1, min(BLOWS, most))
-    memory = _shared_memory()
+    memory, orphans = _shared_memory(), _orphans()
     sessions: list[int] = []
     late_starts = 0
     while True:
@@ -558,7 +648,7 @@ def trial(
         keeps = case.means == "ray" or (case.kind, case.means) == ("torch", "processes")
         if report["handles"] > 0 and not keeps:  # Ray and Gloo keep some files open
             problems.append(f"left {report['handles']} open files")
-    leftovers, agents = _left(where, memory, sessions)
+    leftovers, agents = _left(where, memory, sessions, orphans)
     problems += leftovers
     if not problems:
         shutil.rmtree(where)
@@ -600,11 +690,20 @@ def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
     return case.kind not in ("minimize", "train") and words in fork.log()
 
 
-def _left(where: Path, memory: set[str], sessions: Sequence[int]) -> tuple[list[str], list[Left]]:
-    """What a run has left behind, and those of Ray's agents that have not ended yet."""
+def _left(
+    where: Path, memory: set[str], sessions: Sequence[int], orphans: set[int]
+) -> tuple[list[str], list[Left]]:
+    """What a run has left behind, and those of Ray's agents that have not ended yet.
+
+    Args:
+        where: Its folder.
+        memory: Shared memory that was there before.
+        sessions: Its sessions.
+        orphans: Processes that were ours before, left by other runs.
+    """
     end = time.monotonic() + GOING
     while True:
-        left = [pid for pid, _ in _started(where, sessions)]
+        left = sorted({pid for pid, _ in _started(where, sessions)} | (_orphans() - orphans))
         agents = [pid for pid in left if any(word in _command(pid) for word in AGENTS)]
         others = [pid for pid in left if pid not in agents]
         if not others or time.monotonic() > end:
@@ -844,6 +943,18 @@ class Journal:
             file.write(json.dumps(line) + "\n")
 
 
+def _load() -> None:
+    """Load what all runs need; use no simulator, for a process with its threads cannot fork."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
+    gs.minimize(loss, np.zeros(3), samples="independent", max_steps=2, seed=0)
+    gs.minimize(exact_loss, np.zeros(3), budget=50, seed=0)
+    for name in LOADED:
+        if find_spec(name.partition(".")[0]) is not None:
+            importlib.import_module(name)
+    gc.freeze()  # a collection in a fork would copy all of our memory
+
+
 def summary(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     """The rows of the table: kind and means of the runs, numbers of blows, and of problems."""
     rows: list[dict[str, Any]] = []
@@ -885,12 +996,7 @@ def main() -> None:
     }
     if not any(chosen.values()):
         sys.exit(f"No run is chosen by --kinds {options.kinds} --means {options.means}.")
-    # Load what all runs need, but no simulator: its threads would not survive a fork.
-    gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
-    gs.minimize(loss, np.zeros(3), samples="independent", max_steps=2, seed=0)
-    gs.minimize(exact_loss, np.zeros(3), budget=50, seed=0)
-    if any(case.kind == "torch" for case in chosen):
-        import torch  # noqa: F401
+    _load()
     with contextlib.ExitStack() as stack:
         if options.out is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())

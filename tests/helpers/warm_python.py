@@ -229,7 +229,9 @@ def _serve(control: socket.socket) -> _Request:
             os.sched_yield()
         wanted = options["descriptors"]
         number = control.detach()  # or it would close what is given its number
-        if "evaluators.worker" in " ".join(options["argv"][:3]):  # it starts no processes
+        words = options["argv"]
+        if "evaluators.worker" in " ".join(words[:3]) or "--multiprocessing-fork" in words:
+            # It starts no processes.
             _place(descriptors, wanted)
             return _Request(options, None)
         ours, theirs = socket.socketpair()

@@ -62,7 +62,7 @@ with tempfile.TemporaryDirectory() as folder:
     child = subprocess.Popen([title, *words], executable=sys.executable, env={}, process_group=0)
     while title.encode() not in soak._command(child.pid):
         time.sleep(0.01)
-    problems, late = soak._left(where, soak._shared_memory(), [os.getsid(0)])
+    problems, late = soak._left(where, soak._shared_memory(), [os.getsid(0)], set())
     print(len(problems), [left.pid for left in late] == [child.pid])
     case = soak.Case("minimize", "fake", "ray", (), None)
     trial = soak.Trial(case, [], problems, 0.0)
