@@ -339,18 +339,18 @@ def _interrupted() -> Iterator[None]:
     from gensmooth.lab.trials import trial
     from gensmooth.runs import journal
 
-    kept, worth = trial.Clock.tick, journal.WORTH
+    kept, worth = trial.Clock.tick, journal.SLOW
 
     def tick(clock: Any, evaluations: int) -> None:
         kept(clock, evaluations)
         if evaluations > 60:
             raise KeyboardInterrupt
 
-    trial.Clock.tick, journal.WORTH = tick, 0.0  # type: ignore[method-assign]
+    trial.Clock.tick, journal.SLOW = tick, 0.0  # type: ignore[method-assign]
     try:
         yield
     finally:
-        trial.Clock.tick, journal.WORTH = kept, worth  # type: ignore[method-assign]
+        trial.Clock.tick, journal.SLOW = kept, worth  # type: ignore[method-assign]
 
 
 def _read_comparison(folder: Path) -> str:

@@ -221,6 +221,26 @@ def test_entries_follow_any_scipy_distribution(distribution):
     assert family.kurtosis(50, 7) == pytest.approx(3 + excess)
 
 
+@pytest.mark.parametrize(
+    "distribution",
+    [scipy.stats.laplace, scipy.stats.t, scipy.stats.rv_discrete(values=([-1, 1], [0.5, 0.5]))],
+    ids=["laplace", "t", "discrete"],
+)
+def test_a_distribution_that_is_not_frozen_is_refused(distribution):
+    with pytest.raises(TypeError, match=r"must be a frozen SciPy distribution: call it"):
+        gs.IID(distribution)
+
+
+def test_a_frozen_discrete_distribution_is_drawn():
+    size = math.sqrt(3)
+    family = gs.IID(scipy.stats.rv_discrete(values=([-size, 0, size], [1 / 6, 2 / 3, 1 / 6]))())
+    at = Address(seed=1, step=0, num_directions=10, dim=10_000, dtype=np.dtype(np.float64))
+    entries = family.draw((), at).block()
+    assert np.allclose(np.unique(entries), [-size, 0, size])
+    assert (entries == 0).mean() == pytest.approx(2 / 3, abs=0.01)
+    assert family.kurtosis(50, 7) == pytest.approx(3)
+
+
 def test_gaussian_through_its_quantiles_has_the_moments_of_gaussian():
     assert gs.IID(scipy.stats.norm()).moments(9, 4) == gs.Gaussian().moments(9, 4)
 

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,8 @@ def test_the_commands_work_as_they_stand(own):  # noqa: ARG001
 @each_module
 def test_the_table_of_methods_tells_what_the_family_says(own, name):  # noqa: ARG001
     rows = json.loads(run("-m", "gensmooth", "methods", name, "--dim", "50", "--json"))
+    entry = run("-m", "gensmooth", "methods", f"{name}:{name}", "--dim", "50", "--json")
+    assert json.loads(entry) == rows
     assert [row["method"] for row in rows[:6]] == [m for m in METHODS if METHODS[m].in_paper]
     row = rows[-1]
     assert (row["method"], row["title"], row["in_paper"]) == (name, name.title(), False)
@@ -160,6 +163,16 @@ def test_a_family_with_moments_can_be_shrunk_and_one_without_says_why_not(own): 
     assert again == shrunk
     with pytest.raises(gs.NoClosedForm, match="where the estimates have pointed"):
         gs.shrunk(gs.directions.named("leaning:leaning"))
+
+
+def test_a_variant_has_a_name_of_its_own_which_the_shell_takes(own):
+    source = (own / "axes.py").read_text()
+    (line,) = re.findall(r"`(register\(\"axes-shrinkage\".*\))`", PAGE)
+    line = f"from gensmooth.directions import shrunk\n\n{line}\n"
+    (own / "axes.py").write_text(source + line)
+    command = "minimize model:loss --x0 0,0,0 --method axes:axes-shrinkage --budget 200 --folder r"
+    first = run("-m", "gensmooth", *command.split(), "--seed", "0")
+    assert run("-m", "gensmooth", "resume", "r", "--trust") == first
 
 
 def test_ray_workers_know_the_family_too(own):  # noqa: ARG001
@@ -285,16 +298,22 @@ def test_the_measured_error_of_the_family_is_the_one_that_it_declares(own):  # n
 
 def test_the_search_works_as_its_page_says(tmp_path, monkeypatch):
     page = (PAGES / "search.md").read_text()
-    module, use = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "ball.py").write_text(module)
+    module, use, variant = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "ball.py").write_text(module + variant)
     (tmp_path / "model.py").write_text(LOSS)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *map(str, sys.path)]))
     monkeypatch.chdir(tmp_path)
     run("-c", use)
     commands = re.search(r"```sh\n(.*?)```", page, re.DOTALL)[1].splitlines()
-    minimized, resumed = (run("-m", *command.split()) for command in commands)
+    minimized, resumed, by_object, compared = (
+        run("-m", *shlex.split(command)) for command in commands
+    )
     assert minimized
     assert resumed
+    assert by_object
+    assert "ball:shrinking-ball" in compared
+    code = "import gensmooth as gs; print(gs.search('ball:small-ball', [0.0, 0.0]).radius)"
+    assert run("-c", code) == "0.1\n"
 
 
 # --- a step rule of the pilot --------------------------------------------------------------------

@@ -96,7 +96,8 @@ LAYERS = [
         "searches",
         "searches pure points",
         "`init`, `ask`, `tell`: random search, the pilot and its searches, the literature's "
-        "algorithms; which search a name means; a copy to read; one point at a time",
+        "algorithms; from a name to a search; the algorithm in NumPy, to read; asking for one "
+        "point at a time",
     ),
     (
         "evaluate and run",

@@ -90,15 +90,17 @@ def test_it_goes_on_where_it_was(followed):
 
 
 def test_a_claim_of_ones_own_is_judged_beside_the_papers(tmp_path):
-    (words,) = follow("claim.md", tmp_path)
+    words, shipped = follow("claim.md", tmp_path)
     said = run(words, tmp_path).stdout
     assert "BeS has the lower test loss at (20, 50)." in said
     rows = read(tmp_path / "out" / "tables" / "claims.csv")
     mine = [row for row in rows if row["id"] == "my-bes-loss"]
     assert len(mine) == 1
     assert len(rows) > 15
-    again = run([*words[:5], "--judge", "out/tables"], tmp_path).stdout
-    assert "BeS has the lower test loss at (20, 50)." in again
+    assert shipped[-2:] == ["--judge", "docs/results"]
+    for tables in ("out/tables", str(ROOT / "docs" / "results")):
+        again = run([*shipped[:-1], tables], tmp_path).stdout
+        assert "BeS has the lower test loss at (20, 50)." in again
 
 
 def test_mistakes_are_told_plainly(tmp_path):

@@ -262,8 +262,8 @@ def test_a_journal_that_is_not_a_file_of_ours_is_left_alone(what, interrupted, t
 
 
 def test_cheap_evaluations_write_no_journal(tmp_path, monkeypatch):
-    monkeypatch.setattr("gensmooth.runs.journal.WORTH", 60.0)
-    monkeypatch.setattr("gensmooth.evaluators.objective.WORTH", 60.0)
+    monkeypatch.setattr("gensmooth.runs.journal.SLOW", 60.0)
+    monkeypatch.setattr("gensmooth.evaluators.objective.SLOW", 60.0)
     names = []
     gs.minimize(
         lambda x: float(x @ x),

@@ -104,6 +104,8 @@ def test_it_trains():
 def test_it_is_compared_and_asked_point_by_point():
     table = gs.compare(bowl, np.zeros(2), methods=["auto", NAME], budget=60, seeds=2)
     assert NAME in repr(table) + str(table)
+    with pytest.raises(ValueError, match="register it with other settings under another name"):
+        gs.compare(bowl, np.zeros(2), methods=[f"{NAME}(radius=0.5)"], budget=60, seeds=2)
     asked = points.PointByPoint(points.make_search(2, Wanted(method=NAME)), np.zeros(2), seed=0)
     for _ in range(200):
         ticket, x = asked.ask()

@@ -34,7 +34,7 @@ def methods(parsed: ParsedOptions, *, modules: list[str] | None = None) -> None:
 
     Args:
         parsed: The options of :func:`gensmooth.directions.predictions`.
-        modules: Modules of yours, which are imported first so that their methods are listed too.
+        modules: Your modules, as MODULE or MODULE:NAME; their methods are listed too.
     """
     from gensmooth import theory
     from gensmooth.directions import METHODS, predictions
@@ -43,7 +43,7 @@ def methods(parsed: ParsedOptions, *, modules: list[str] | None = None) -> None:
 
     with users_code():
         for name in modules or ():
-            load_module(name)
+            load_module(name.partition(":")[0])
     arguments = parsed.arguments("gensmooth.directions:predictions")
     predicted = predictions(**arguments)
     users = [row for row in predicted if METHODS[row["method"]].place >= PLACE_OF_USERS]

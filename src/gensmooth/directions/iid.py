@@ -55,6 +55,11 @@ class IID(Directions):
                 "`distribution` must have SciPy's `ppf` and `stats`, such as "
                 f"scipy.stats.laplace(), but is {checks.shown(self.distribution)}."
             )
+        if hasattr(self.distribution, "freeze"):
+            raise TypeError(
+                "`distribution` must be a frozen SciPy distribution: call it with its parameters, "
+                "as in scipy.stats.laplace() or scipy.stats.t(df=5)."
+            )
         checks.settle(
             self,
             distribution=_with_python_numbers(self.distribution),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Failure
-from gensmooth.runs.journal import WORTH, Journal
+from gensmooth.runs.journal import SLOW, Journal
 
 Array = NDArray[Any]
 
@@ -126,7 +126,7 @@ class Objective:
         if failures:
             raise failures[0].error(batch)
         seconds = time.perf_counter() - began
-        if self.journal is not None and seconds >= WORTH:
+        if self.journal is not None and seconds >= SLOW:
             self.journal.open(batch, self.columns).put(index, values, seconds)
         return float(values.flat[0])
 
@@ -174,7 +174,7 @@ class Objective:
         failures: list[Failure] = []
         clock, recorded, due = time.perf_counter, start, math.inf
         if record is not None:
-            due = clock() + WORTH
+            due = clock() + SLOW
         if self.vectorized:
             rows = self.block_rows(batch.dim)
             for first in range(start, stop, rows):
@@ -184,8 +184,8 @@ class Objective:
                     values[first - start : last - start] = block
                     if record is not None and clock() >= due:
                         now = clock()
-                        record(recorded, values[recorded - start : last - start], now - due + WORTH)
-                        recorded, due = last, now + WORTH
+                        record(recorded, values[recorded - start : last - start], now - due + SLOW)
+                        recorded, due = last, now + SLOW
                     continue
                 failures.append(block)
                 if not go_on:
@@ -218,8 +218,8 @@ class Objective:
             values[index - start] = value
             if record is not None and clock() >= due:
                 now = clock()
-                record(recorded, values[recorded - start : index + 1 - start], now - due + WORTH)
-                recorded, due = index + 1, now + WORTH
+                record(recorded, values[recorded - start : index + 1 - start], now - due + SLOW)
+                recorded, due = index + 1, now + SLOW
         if os.getpid() != pid:  # forked by a C library, which Python's fork hook does not see
             end_fork()
         return values, failures

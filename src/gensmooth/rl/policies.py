@@ -1,8 +1,8 @@
 r"""Policies: functions from observation to action, with all parameters in one flat vector.
 
-A policy has a shape but no parameters; these are the x of the search. The vector contains, layer by
-layer, the weight matrix of shape (out, in) in row-major order, then the biases, if any. Hidden
-layers use tanh, and the last layer is linear:
+A :class:`Policy` holds only the sizes of the layers; its parameters are the x of the search. The
+vector contains, layer by layer, the weight matrix of shape (out, in) in row-major order, then the
+biases, if any. Hidden layers use tanh, and the last layer is linear:
 
 .. math:: h_0 = (o - \mu) / s, \qquad h_k = \tanh(W_k h_{k-1} + b_k), \qquad a = W_K h_{K-1} + b_K.
 
@@ -121,7 +121,7 @@ class Policy:
     def act(self, parameters: Array, observation: Array) -> Array:
         """Return the action (or the scores of the actions) for a standardised observation.
 
-        It sums with NumPy and not with BLAS, whose bits depend on the number of threads.
+        The sums are NumPy's, because the bits of a BLAS sum depend on the number of threads.
         """
         hidden = observation
         last = len(self.sizes) - 2

@@ -22,7 +22,7 @@ from gensmooth.evaluators import Evaluator, Objective, Session
 from gensmooth.rl.environments.base import Episodes, Simulator, split, task_entries
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
-from gensmooth.runs.journal import WORTH, Journal, JournalEntry
+from gensmooth.runs.journal import SLOW, Journal, JournalEntry
 from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose
 
@@ -161,7 +161,7 @@ class Local:
             began = time.perf_counter()
             episodes = rollout(0, len(parameters))
             seconds = time.perf_counter() - began
-            if journal is not None and batch is not None and seconds >= WORTH:
+            if journal is not None and batch is not None and seconds >= SLOW:
                 rows = to_rows(episodes, self._policy.sizes[0])
                 opened(journal, batch).put(0, rows, seconds)
         self.faults = _failed(episodes)
@@ -226,7 +226,7 @@ class SideBySide:
             episodes = ahead[2]
             if self._journal is not None:
                 entry = open_entry(self._journal, self._policy, batch, scaling, observe=True)
-                entry.put(0, to_rows(episodes, self._policy.sizes[0]), WORTH)
+                entry.put(0, to_rows(episodes, self._policy.sizes[0]), SLOW)
         else:
             episodes = self._local.train(state, batch, scaling)
         self.faults = _failed(episodes)
@@ -258,7 +258,7 @@ class SideBySide:
         self.faults = _failed(tested)
         tested = tested._replace(moments=None)
         if entry is not None:
-            entry.put(0, to_rows(tested, self._policy.sizes[0]), WORTH)
+            entry.put(0, to_rows(tested, self._policy.sizes[0]), SLOW)
         return tested
 
 

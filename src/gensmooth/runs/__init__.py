@@ -1,8 +1,9 @@
 """Running programs, with checkpoints: a killed run continues from its folder.
 
-A :class:`Program` is anything that can be run; :func:`run` runs it. In a run's folder,
-``config.json`` describes the run, ``metrics.jsonl`` has one line per step, and ``checkpoint`` holds
-everything the next step needs. See ``docs/checkpoints.md``.
+A :class:`Program` is anything that proceeds in steps, such as a minimisation or a training, and
+:func:`run` executes it. In a run's folder, ``config.json`` describes the run, ``metrics.jsonl`` has
+one line per step, and ``checkpoint`` holds everything the next step needs. See
+``docs/checkpoints.md``.
 """
 
 from gensmooth.runs import container, result_file, states

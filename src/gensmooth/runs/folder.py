@@ -41,7 +41,7 @@ from gensmooth.runs.files import (
     sync_folder,
     write_text,
 )
-from gensmooth.runs.journal import LARGE, Journal
+from gensmooth.runs.journal import CHECKPOINT_DUE, Journal
 from gensmooth.runs.program import Program
 from gensmooth.runs.stopping import End
 
@@ -334,7 +334,7 @@ class RunFolder:
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint is due after ``step`` steps."""
-        return self._cadence.due(step) or self.journal.size > LARGE
+        return self._cadence.due(step) or self.journal.size > CHECKPOINT_DUE
 
     def is_ours(self, *, check_files: bool = False) -> bool:
         """Whether the folder still exists and belongs to this run, so that it may be written to.

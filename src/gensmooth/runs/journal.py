@@ -45,9 +45,9 @@ from gensmooth.runs.files import has_other_names, open_file, open_to_update, wri
 Floats = NDArray[np.float64]
 
 VERSION = 1
-WORTH = 0.01  # seconds: a call that takes this long is recorded when it returns
-LARGE = 1 << 26  # bytes: a checkpoint is due when the journal exceeds this
-_LARGEST = 1 << 28  # bytes: nothing is recorded beyond this
+SLOW = 0.01  # seconds: a call that takes this long is recorded when it returns
+CHECKPOINT_DUE = 1 << 26  # bytes: a checkpoint is due when the journal exceeds this
+_FULL = 1 << 28  # bytes: nothing is recorded beyond this
 _BYTES_PER_SECOND = 2e7  # values that arrive faster than this are cheaper to compute than to record
 _SYNC_SECONDS = 0.5
 
@@ -120,7 +120,7 @@ class JournalEntry:
         "_known",
         "_values",
         "_waiting",
-        "_written",
+        "_written_at",
         "faults",
         "has_failures",
         "is_empty",
@@ -139,7 +139,7 @@ class JournalEntry:
         self._waiting: list[tuple[int, Floats]] = []
         if stored is not None:
             self._restore(stored)
-        self._written = time.perf_counter()
+        self._written_at = time.perf_counter()
 
     @property
     def address(self) -> BatchAddress:
@@ -186,17 +186,17 @@ class JournalEntry:
         with self._journal.lock:
             self._waiting.append((start, values.copy()))
             now = time.perf_counter()
-            elapsed = max(seconds, now - self._written)
-            if elapsed < WORTH:
+            elapsed = max(seconds, now - self._written_at)
+            if elapsed < SLOW:
                 return
-            waiting, self._waiting, self._written = self._waiting, [], now
+            waiting, self._waiting, self._written_at = self._waiting, [], now
         if sum(part.nbytes for _, part in waiting) > elapsed * _BYTES_PER_SECOND:
             return
         bodies = [body for first, part in waiting for body in _values(first, part)]
         self._journal.append(self, bodies)
 
     def fault(self, kind: str, count: int, dropped: range = range(0)) -> None:
-        """Record faults and, if they are final, the evaluations that were dropped."""
+        """Record faults, and the evaluations that were dropped because of them, if any."""
         self.has_failures = True
         fault = {"faults": {kind: count}, "dropped": list(dropped)}
         self._journal.append(self, [b"F" + json.dumps(fault).encode()])
@@ -237,7 +237,7 @@ class Journal:
         self.lock = threading.Lock()
         self._fd: int | None = None
         self._entry: JournalEntry | None = None  # the batch that the last record belongs to
-        self._batch: tuple[Recorded, JournalEntry] | None = None
+        self._batch: tuple[Recorded, JournalEntry] | None = None  # the open batch, and its part
         self._completed = 0  # the size when the last step was complete
         self._failing = self._closed = False
         self._dirty, self._closing = threading.Event(), threading.Event()
@@ -278,12 +278,12 @@ class Journal:
     def _read(self, file: Any) -> int:
         """Read the records up to the first invalid one, and return the offset of that one."""
         end, current = 0, None
-        while end < _LARGEST:
+        while end < _FULL:
             frame = file.read(_FRAME.size)
             if len(frame) < _FRAME.size:
                 break
             length, crc32 = _FRAME.unpack(frame)
-            if not 0 < length <= _LARGEST - end:
+            if not 0 < length <= _FULL - end:
                 break
             body: bytes = file.read(length)
             if len(body) < length or zlib.crc32(body) != crc32:
@@ -298,6 +298,11 @@ class Journal:
     def _parse(
         self, body: bytes, current: _StoredBatch | None, *, first: bool
     ) -> _StoredBatch | None:
+        """Store a record, and return the batch that the next records belong to.
+
+        Raises:
+            ValueError: If the record is invalid (or TypeError, LookupError, struct.error).
+        """
         kind = body[:1]
         if first or kind == b"J":
             if not first or _framed(body) != self._head:
@@ -349,7 +354,7 @@ class Journal:
 
     def append(self, entry: JournalEntry, bodies: list[bytes]) -> None:
         """Append records about a batch."""
-        if not bodies or self.size > _LARGEST or not self._permitted():
+        if not bodies or self.size > _FULL or not self._permitted():
             return
         with self.lock:
             if self._closed:
@@ -433,7 +438,7 @@ class Journal:
             self._entry = None
 
     def void_failures(self) -> None:
-        """Discard the failures of the current batch, which ended the run, so they are retried."""
+        """Discard the failures that ended the run, so that a resumed run tries them again."""
         if self._batch is not None:
             entry = self._batch[1]
             if entry.has_failures:

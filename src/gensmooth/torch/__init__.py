@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 try:
     _installed = find_spec("torch") is not None
-except ValueError:  # sys.modules["torch"] has no spec
+except ValueError:  # a module without a spec has taken torch's place in sys.modules
     _installed = False
 if not _installed:
     raise ImportError(

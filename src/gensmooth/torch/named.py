@@ -57,7 +57,7 @@ def read_parameters(params: object) -> NamedGroups:
         groups: list[tuple[list[Pair], dict[str, Any]]] = [(_checked(pairs), {})]
     else:
         groups = _groups(params)
-    if not isinstance(params, Mapping):
+    if not isinstance(params, Mapping):  # with a mapping, the user chooses what is trained
         _check_quantized(groups, modules)
     named = _unwrapped(groups, modules)
     _check_once(named)
@@ -98,7 +98,10 @@ def _groups(params: object) -> list[tuple[list[Pair], dict[str, Any]]]:
 
 
 def _trainable(items: Any) -> list[Pair]:
-    """Return the pairs of name and parameter, without frozen floating-point parameters."""
+    """Return the pairs of name and parameter without frozen parameters.
+
+    A frozen tensor of a type that cannot be trained is kept, so that :func:`_checked` rejects it.
+    """
     if isinstance(items, Tensor) or not isinstance(items, Iterable):
         raise TypeError(_NAMELESS.format(checks.shown(items)))
     pairs: list[Pair] = []
@@ -124,7 +127,7 @@ _NAMELESS = (
 
 
 def _checked(pairs: list[Pair]) -> list[Pair]:
-    """Check that all parameters can be moved, and strip wrappers' prefixes from their names."""
+    """Check that all parameters can be perturbed, and strip wrappers' prefixes from their names."""
     kept: list[Pair] = []
     for full_name, w in pairs:
         name = _without_prefixes(full_name)
@@ -176,8 +179,9 @@ def _unwrapped(
     """Strip "module." from the names of parameters in data-parallel wrappers."""
     world = 1
     trained = {id(w) for pairs, _ in groups for _, w in pairs}
-    wrapped = any("module." in name for pairs, _ in groups for name, _ in pairs)
-    for each in (live_modules() if modules is None else modules) if wrapped else ():
+    if not any("module." in name for pairs, _ in groups for name, _ in pairs):
+        return NamedGroups(groups, modules, world)
+    for each in live_modules() if modules is None else modules:
         if not isinstance(each, DataParallel | DistributedDataParallel):
             continue
         wrapper = cast(Any, each)
@@ -224,10 +228,20 @@ def _check_quantized(
         )
 
 
+class _Memory(NamedTuple):
+    """The addresses that a parameter occupies."""
+
+    device: str
+    start: int
+    stop: int
+    name: str
+
+
 def _check_once(named: NamedGroups) -> None:
+    """Raise an error if a parameter, a name or an address occurs twice."""
     names: set[str] = set()
     tensors: dict[int, str] = {}
-    ranges: list[tuple[str, int, int, str]] = []
+    occupied: list[_Memory] = []
     for pairs, _ in named.groups:
         for name, w in pairs:
             if id(w) in tensors:
@@ -240,11 +254,11 @@ def _check_once(named: NamedGroups) -> None:
             tensors[id(w)] = name
             start = w.data_ptr()
             reach = 1 + sum((n - 1) * s for n, s in zip(w.shape, w.stride(), strict=True))
-            ranges.append((str(w.device), start, start + reach * w.element_size(), name))
-    ranges.sort()
-    for left, right in pairwise(ranges):
-        if left[0] == right[0] and right[1] < left[2]:
+            stop = start + reach * w.element_size()
+            occupied.append(_Memory(str(w.device), start, stop, name))
+    for left, right in pairwise(sorted(occupied)):
+        if left.device == right.device and right.start < left.stop:
             raise ValueError(
-                f"The parameters {left[3]!r} and {right[3]!r} share memory, which would be moved "
-                "twice. Pass only one of them."
+                f"The parameters {left.name!r} and {right.name!r} share memory, which would be "
+                "perturbed twice. Pass only one of them."
             )

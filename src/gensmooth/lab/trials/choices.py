@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from gensmooth import checks, expressions
 from gensmooth.lab.trials.identity import described
 from gensmooth.optimize import minimize
+from gensmooth.searches.algorithms.table import is_custom
 
 # Arguments of `minimize` that describe the problem, and those that the engine sets.
 PROBLEM = (
@@ -148,6 +149,11 @@ def _unknown(choice: Choice, name: str, allowed: Sequence[str]) -> str:
     hint = checks.did_you_mean(name, allowed)
     if name in PROBLEM:
         return f"{choice.label!r} has `{name}`, which all methods share: pass it once."
+    if is_custom(choice.method):
+        return (
+            f"{choice.label!r} has `{name}`, but a custom search has no options here: register it "
+            "with other settings under another name (docs/contributing/search.md)."
+        )
     return (
         f"{choice.label!r} has `{name}`, which is not an option of a method.{hint} Known: "
         f"{', '.join(allowed)}."

@@ -1,4 +1,4 @@
-r"""SPSA, simultaneous perturbation: BeS with L = 1 × Spall's gain sequences.
+r"""SPSA, simultaneous perturbation: BeS with one direction and Spall's gain sequences.
 
 Spall, "Multivariate stochastic approximation using a simultaneous perturbation gradient
 approximation" (1992), and "Implementation of the simultaneous perturbation algorithm for stochastic
@@ -18,9 +18,9 @@ A is a tenth of the steps that the budget allows, as Spall advises. His a and c 
 problem. Our default for c is 0.1, the library's usual spacing; if the noise is large, c should be
 its standard deviation. For a we use his rule that a parameter should change by a chosen amount in
 the first steps (:func:`~gensmooth.optimizers.spall`). The amount is 0.1, or 1/√d above 100
-parameters, where longer steps along a single direction diverge. With one measurement, the amount is
-c/d: the estimate is then mostly F(x)/c times a random sign, so a step is mostly a random walk, and
-on the sphere function, steps of more than 4c/d per parameter increase the value.
+parameters, where longer steps along a single direction diverge. With one measurement, the estimate
+is mostly F(x)/c times a random sign, so the steps are mostly a random walk. On a sphere, steps of
+more than 4c/d per parameter then increase F on average, so the amount is c/d.
 """
 
 import math
@@ -37,7 +37,7 @@ from gensmooth.searches.random_search import RandomSearch
 
 SPACING = 0.1  # c
 SPACING_POWER, STEP_POWER = 0.101, 0.602  # γ, α
-STABLE = 0.1  # A, relative to the number of steps
+STABILITY = 0.1  # Spall's stability constant A, relative to the number of steps
 CHANGE = 0.1  # change of a parameter in the first steps
 
 
@@ -52,8 +52,10 @@ def make(x: NDArray[Any], wanted: Wanted, *, measurements: int) -> RandomSearch:
     estimator = estimator if wanted.estimator is None else as_estimator(wanted.estimator)
     optimizer = wanted.optimizer
     if optimizer is None:
-        each = estimator.evaluations(number, num_samples=wanted.num_samples, samples=wanted.samples)
-        A = STABLE * (wanted.steps(each) or 0)
+        per_step = estimator.evaluations(
+            number, num_samples=wanted.num_samples, samples=wanted.samples
+        )
+        A = STABILITY * (wanted.steps(per_step) or 0)
         if wanted.learning_rate is None:
             most = c / x.size if measurements == 1 else 1 / math.sqrt(x.size)
             change = min(CHANGE, most)

@@ -41,6 +41,7 @@ class Algorithm(NamedTuple):
 
 ALGORITHMS: dict[str, Algorithm] = {}
 _RESERVED: set[str] = set()
+# Arguments of `minimize` that a custom search sets itself, as fields of its own.
 _OWN_SETTINGS = (
     *("num_directions", "population", "spacing", "estimator", "optimizer", "learning_rate"),
     *("x_scale", "noise"),
@@ -57,7 +58,8 @@ def register(
 ) -> None:
     """Name a custom search, so that ``method=name`` finds it.
 
-    Use ``method="name"`` after ``import my_module``, or ``my_module:name`` in a shell.
+    Use ``method="name"`` once your module is imported; ``"my_module:name"`` imports it, also in a
+    shell.
 
     Args:
         name: The name that users type.
@@ -68,10 +70,10 @@ def register(
         source: Who published it.
 
     Raises:
-        ValueError: If a method of this package has this name.
+        ValueError: If ``name`` is empty, contains a colon, or is one of this package's methods.
     """
     if not name or ":" in name:
-        raise ValueError(f"`name` must be a word without a colon, but is {name!r}.")
+        raise ValueError(f"`name` must be a non-empty string without a colon, but is {name!r}.")
     if name in _RESERVED or name in METHODS or name == "auto":
         raise ValueError(f"There is already a method {name!r}: choose another name.")
     maker = partial(_make_custom, make) if isinstance(make, type) else make
@@ -84,7 +86,10 @@ def _make_custom(kind: type[Search], x: Array, wanted: Wanted) -> Search:  # noq
 
 
 def find(name: object) -> Algorithm | None:
-    """Return the algorithm with this name or ``module:name``, or ``None`` if there is none."""
+    """Return the algorithm with this name, or ``None`` if there is none.
+
+    ``module:name`` imports the module first.
+    """
     if not isinstance(name, str):
         return None
     module, colon, entry = name.rpartition(":")
@@ -96,6 +101,11 @@ def find(name: object) -> Algorithm | None:
 def reserve(*entries: str) -> None:
     """Reserve the names of this package's algorithms."""
     _RESERVED.update(entries)
+
+
+def is_custom(name: object) -> bool:
+    """Return whether a search with this name or ``module:name`` was registered by a user."""
+    return find(name) is not None and str(name).rpartition(":")[2] not in _RESERVED
 
 
 def names(*, training: bool = False) -> list[str]:
@@ -133,8 +143,8 @@ def rows(
             predicted = predictions(
                 dim, entry.num_directions, num_samples=num_samples, noise=noise, samples=samples
             )
-            same = next(each for each in predicted if each["method"] == entry.directions)
-            row |= {key: same[key] for key in ("variance", "kurtosis", "bias", "relative_mse")}
+            base = next(each for each in predicted if each["method"] == entry.directions)
+            row |= {key: base[key] for key in ("variance", "kurtosis", "bias", "relative_mse")}
         table.append(row)
     return table
 

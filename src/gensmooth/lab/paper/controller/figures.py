@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from gensmooth.lab.experiments.spec import Outcome
 from gensmooth.lab.paper.controller.model import START, STEP, STEPS, fly
-from gensmooth.lab.paper.controller.study import gains_of, wind
+from gensmooth.lab.paper.controller.study import gains_of, unseen_gusts
 from gensmooth.lab.report.curves import Drawn, label_axes
 from gensmooth.lab.report.figure import Figure, LegendItem, Panel
 from gensmooth.lab.report.style import MUTED, method_style
@@ -25,7 +25,7 @@ def draw(outcome: Outcome) -> Drawn:
     budget = int(records[0].config["budget"])
     before, after = method_style("gs").color, method_style("pilot").color
     seconds = STEP * np.arange(STEPS)
-    gusts = wind()[:, :_FLIGHTS]
+    gusts = unseen_gusts()[:, :_FLIGHTS]
 
     def flights(axes: Axes, gains: Sequence[float], color: str) -> None:
         heights = fly(gains, gusts)[1]

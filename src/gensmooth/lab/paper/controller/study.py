@@ -30,26 +30,27 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
     from gensmooth.optimize.advice import silenced
 
     began = time.perf_counter()
-    seen: list[tuple[int, np.ndarray]] = [(0, np.log(START))]
+    path: list[tuple[int, np.ndarray]] = [(0, np.log(START))]  # evaluations so far, and x
     budget = int(config["budget"])
-    with silenced():  # a hundred test flights judge the result
+    with silenced():  # no advice: the test flights judge the result
         result = gs.minimize(
             flight,
             np.array(START),
             samples="independent",
             log_scale=True,
             budget=budget,
-            callback=lambda now: seen.append((now.nfev, now.state.x)),
+            callback=lambda now: path.append((now.nfev, now.state.x)),
             progress=False,
             seed=int(config["seed"]),
         )
-    test = wind()
+    test = unseen_gusts()
     marks = np.linspace(0, budget, _ROUNDS + 1)
-    last = [max(i for i, (spent, _) in enumerate(seen) if spent <= mark) for mark in marks]
-    gains = [*(np.exp(seen[i][1]) for i in last[:-1]), result.x]  # the recommended one at the end
-    costs = {i: float(fly(each, test)[0].mean()) for i, each in zip(last[:-1], gains, strict=False)}
+    # The position on the path at each mark but the last, where the recommended point is taken.
+    reached = [max(i for i, (spent, _) in enumerate(path) if spent <= mark) for mark in marks[:-1]]
+    gains = [*(np.exp(path[i][1]) for i in reached), result.x]
+    costs = {i: _mean_cost(np.exp(path[i][1]), test) for i in set(reached)}
     series = {
-        "cost": [*(costs[i] for i in last[:-1]), float(fly(result.x, test)[0].mean())],
+        "cost": [*(costs[i] for i in reached), _mean_cost(result.x, test)],
         "reported": [result.fun] * len(marks),
         "error": [result.error or 0.0] * len(marks),
         **{name: [float(each[i]) for each in gains] for i, name in enumerate(GAINS)},
@@ -57,28 +58,35 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
     return RunRecord(config, series, series["cost"][-1], False, time.perf_counter() - began)
 
 
-def wind() -> np.ndarray:
+def unseen_gusts() -> np.ndarray:
     """Return the gusts of the test flights."""
     return gusts(np.random.default_rng(_TEST_SEED), _TEST_FLIGHTS)
 
 
+def _mean_cost(gains: np.ndarray, wind: np.ndarray) -> float:
+    return float(fly(gains, wind)[0].mean())
+
+
 def gains_of(record: RunRecord, mark: int = -1) -> list[float]:
-    """Return the gains at a point of a run; by default at its end."""
+    """Return the gains at a mark of a run, by default the last."""
     return [record.series[name][mark] for name in GAINS]
 
 
 def answer(records: Sequence[RunRecord]) -> list[tuple[str, str]]:
-    """Return the gains that were found and their cost: means ± deviations over the seeds."""
+    """Return the rows of the box above the report: the gains that were found, and their cost.
 
-    def words(values: Sequence[float], before: float) -> str:
+    A number is a mean ± standard deviation over the seeds.
+    """
+
+    def shown(values: Sequence[float], before: float) -> str:
         mean, spread = float(np.mean(values)), float(np.std(values, ddof=min(1, len(values) - 1)))
         digits = max(0, 1 - math.floor(math.log10(spread))) if spread else 3
         error = f" ± {spread:.{digits}f}" if spread else ""
         return f"{mean:.{digits}f}{error}, at the start {before:.3g}"
 
     ends = np.array([gains_of(record) for record in records])
-    rows = [(f"{name} gain", words(ends[:, i].tolist(), START[i])) for i, name in enumerate(GAINS)]
-    cost = words([record.final for record in records], records[0].series["cost"][0])
+    rows = [(f"{name} gain", shown(ends[:, i].tolist(), START[i])) for i, name in enumerate(GAINS)]
+    cost = shown([record.final for record in records], records[0].series["cost"][0])
     runs = "1 run" if len(records) == 1 else f"{len(records)} runs, mean ± standard deviation"
     return [*rows, ("cost of a flight", cost), ("found by", f"{_BUDGET} flights; {runs}")]
 

@@ -35,9 +35,9 @@ def draw(outcome: Outcome) -> Drawn:
 
 
 def figure(plotted: Sequence[Curve], cells: Sequence[Cell]) -> Figure:
-    """Return the figure of some curves; ``cells`` tell where every choice diverged."""
+    """Return the figure of ``plotted``; ``cells`` have the settings where every choice diverged."""
 
-    def words(setting: Setting) -> str:
+    def label(setting: Setting) -> str:
         return f"{setting[0]}, d = {setting[1]}, L = {setting[2]}"
 
     def evaluations(curve: Curve, rounds: Floats) -> Floats:
@@ -56,16 +56,16 @@ def figure(plotted: Sequence[Curve], cells: Sequence[Cell]) -> Figure:
             here,
             setting,
             View(
-                "objective",
-                (),
-                evaluations,
-                "evaluations",
-                "objective",
-                "log",
-                scale,
-                limits(here, ["objective"], scale),
+                series="objective",
+                theory=(),
+                x=evaluations,
+                xlabel="evaluations",
+                ylabel="objective",
+                xscale="log",
+                yscale=scale,
+                ylim=limits(here, ["objective"], scale),
             ),
-            words,
+            label,
             absent=_diverged(setting, cells),
         )
         for setting, here in groups.items()
@@ -80,13 +80,13 @@ def figure(plotted: Sequence[Curve], cells: Sequence[Cell]) -> Figure:
         columns=len(sizes),
         panels=panels,
         legend=legend(plotted),
-        remarks=[*remarks(plotted, words, cells), *coinciding(plotted, "objective")],
-        tables=[last(plotted, "objective", "dfo", words)],
+        remarks=[*remarks(plotted, label, cells), *coinciding(plotted, "objective")],
+        tables=[last(plotted, "objective", "dfo", label)],
     )
 
 
 def _diverged(setting: Setting, cells: Sequence[Cell]) -> str:
-    """Name the methods without a run, because every choice of the grid diverged."""
+    """Say which methods have no run because every choice of the grid diverged; empty if none."""
     where = f"{setting[0]}, d={setting[1]}, L={setting[2]}"
     lost = [
         method_title(cell.method) for cell in cells if cell.setting == where and not cell.chosen
