@@ -561,6 +561,11 @@ def _started(where: Path | None, sessions: Sequence[int]) -> Iterator[tuple[int,
             yield int(entry.name), status.parent
 
 
+def _adopt() -> None:
+    """Have orphans of our runs become ours, wherever they hide."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
 def _orphans() -> set[int]:
     """Processes that became ours when what had started them ended; the ended ones are reaped."""
     found = set[int]()
@@ -945,7 +950,7 @@ class Journal:
 
 def _load() -> None:
     """Load what all runs need; use no simulator, for a process with its threads cannot fork."""
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    _adopt()
     gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
     gs.minimize(loss, np.zeros(3), samples="independent", max_steps=2, seed=0)
     gs.minimize(exact_loss, np.zeros(3), budget=50, seed=0)

@@ -101,6 +101,41 @@ def test_what_ray_leaves_is_seen_without_a_mark_and_its_agents_are_given_time(wo
     assert "|".join(done.stdout.splitlines()).startswith(expected)
 
 
+ORPHAN = """
+import subprocess, sys, tempfile
+from pathlib import Path
+from benchmarks import soak
+
+soak.GOING = 0.5
+soak._adopt()
+words = "setsid env -i sleep 1000 >/dev/null 2>&1 & sleep 0.5"
+with tempfile.TemporaryDirectory() as folder:
+    where = Path(folder)
+    for name in ("tmp", "run"):
+        (where / name).mkdir()
+    for known in (False, True):
+        before = soak._orphans()
+        if not known:
+            subprocess.run(["sh", "-c", words], check=True)
+        left, _ = soak._left(where, soak._shared_memory(), [], before)
+        print("; ".join(left))
+"""
+
+
+def test_a_process_that_left_its_session_and_its_environment_is_found():
+    paths = [str(ROOT), *(path for path in sys.path if path)]
+    done = subprocess.run(
+        [sys.executable, "-c", ORPHAN],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert done.stdout == "left 1 processes: sleep 1000\n\n", done.stderr[-3000:]
+
+
 def test_a_soak_that_was_stopped_goes_on(tmp_path):
     out = tmp_path / "soak.json"
     words = ("--points", "4", "--seed", "2", "--kinds", "minimize", "--means", "serial")
