@@ -15,7 +15,7 @@ import scipy.stats
 import gensmooth as gs
 import theory_literal as literal
 from gensmooth.evaluators import Processes, Threads
-from gensmooth.searches import descent
+from gensmooth.searches import descent, quasi_newton
 from gensmooth.searches import mirrored_es as evolution
 from gensmooth.searches.adaptive import PointRequest, RequestKind
 
@@ -955,6 +955,41 @@ def test_a_full_matrix_solves_an_ill_conditioned_quadratic_that_its_axes_do_not_
     search = gs.QuasiNewton(budget=120 * d)
     res = gs.minimize(ellipsoid, np.full(d, 3.0), search=search, budget=120 * d, seed=0)
     assert res.best_fun < 1e-4 < 1e6 < ellipsoid(np.full(d, 3.0))
+
+
+def search_line(phi, first, d):
+    """Let ``try_length`` search φ from a first length; return the lengths and values it tried."""
+    slope = (phi(1e-7) - phi(-1e-7)) / 2e-7
+    newton = quasi_newton.initial_newton(np.zeros(d), phi(0.0), np.ones(d))
+    newton, tried, ended = newton._replace(slope=slope, length=first), [], False
+    while not ended:
+        tried.append((newton.length, phi(newton.length)))
+        newton, ended = quasi_newton.try_length(newton, tried[-1][1])
+    assert (newton.best_length, newton.best_value) == min(tried, key=lambda pair: pair[1])
+    return tried
+
+
+@pytest.mark.parametrize("d", [2, 20, 200])
+def test_a_length_is_tried_if_its_gain_is_worth_its_cost(d):
+    """On a parabola, a share (1 − α)² of the decrease is left at the length α times the minimum."""
+    share = math.sqrt(0.25 / (d + 1))
+    for first, evaluations in [(1 - 1.01 * share, 2), (1 - 0.99 * share, 1), (1.0, 1), (1.5, 1)]:
+        tried = search_line(lambda t: (t - 1) ** 2, first, d)
+        assert len(tried) == evaluations
+    tried = search_line(lambda t: (t - 1) ** 2, 0.2, d)
+    assert [length for length, _ in tried] == pytest.approx([0.2, 1.0])  # the second is exact
+
+
+def test_a_step_that_is_a_million_times_too_short_is_lengthened():
+    tried = search_line(lambda t: (t - 1) ** 2, 1e-6, 20)
+    assert [length for length, _ in tried] == pytest.approx([*np.logspace(-6, -1, 6), 1.0])
+
+
+def test_a_line_search_copes_with_cliffs_and_slopes_without_end():
+    cliff = search_line(lambda t: (t - 1) ** 2 if t < 0.3 else math.inf, 0.01, 20)
+    assert [length for length, _ in cliff] == pytest.approx([0.01, 0.1, 1.0])  # the last is beyond
+    endless = search_line(lambda t: -t, 1.0, 20)
+    assert len(endless) == 12
 
 
 def test_no_first_try_of_a_line_is_farther_than_a_few_units():
