@@ -1,4 +1,4 @@
-"""Write docs/coco.md from the results on COCO's problems.
+"""Write docs/coco.md, and the README's table, from the results on COCO's problems.
 
 python -m benchmarks.coco_page [--results FILE.json] [--page FILE.md]
 """
@@ -23,9 +23,18 @@ from benchmarks.coco_scores import (
     title,
 )
 
-RESULTS, PAGE = Path("docs/results/coco.json"), Path("docs/coco.md")
+RESULTS, PAGE, README = (Path(p) for p in ("docs/results/coco.json", "docs/coco.md", "README.md"))
 CHOSEN = range(1, 6)  # instances on which the default was tuned
 NOISES = ("none", "relative", "additive")
+FRONT = {  # methods in the README's table
+    "gensmooth": "`gs.minimize(fun, x0)`",
+    "slsqp": "SciPy SLSQP",
+    "bfgs": "SciPy BFGS",
+    "newuoa": "NLopt NEWUOA",
+    "pycma": "pycma",
+    "bipop-cma": "pycma, BIPOP restarts",
+}
+BEGIN, END = "d = 20 -->\n\n", "\n<!-- end of coco-front -->"
 
 HEAD = """\
 # COCO: the default call and other optimisers
@@ -68,11 +77,10 @@ RULES = """
   last target is reached.
 - **Noise** is normal and drawn by this benchmark. *Relative* 0.1 multiplies f − f* by 1 + 0.1 z;
   *additive* 1 adds z. A target counts as reached when a method evaluates a point whose noise-free
-  value is that good, even if the method cannot know.
+  value is that good, even if the method cannot know. COCO's own suite with noise, bbob-noisy, is
+  not used: it returns noisy values only, which do not show whether a target is reached.
 - **µs** is the CPU time per evaluation in microseconds, including that of the objective. A dash
   means that a method was not run that long. A star marks the best of a column.
-- bbob-largescale at d = 160 and 320 was measured with an earlier default, which had a diagonal
-  metric there.
 
 | method | called as |
 |---|---|
@@ -193,6 +201,22 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(c.replace(' *', ' ★') for c in line)} |\n" for line in lines)
 
 
+def front(tables: Sequence[Mapping[str, Any]]) -> str:
+    """The README's table: bbob without noise at d = 20; the best of all methods is bold."""
+    (table,) = (
+        t for t in tables if (t["suite"], t["dimension"], t["noise"]) == ("bbob", 20, "none")
+    )
+    budgets = [20 * multiplier for multiplier in table["multipliers"]]
+    rows: list[list[str]] = []
+    for name, *cells in share_rows(table):
+        marked = [(cell.split(" ")[0].removeprefix("0"), cell.endswith("*")) for cell in cells]
+        rows.append([name, *(f"**{share}**" if best else share for share, best in marked)])
+    shown = {name: cells for name, *cells in rows}
+    lines = [["evaluations", *(f"{budget:,}" for budget in budgets)], ["---"] * (len(budgets) + 1)]
+    lines += [[label, *shown[name]] for name, label in FRONT.items()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace(" --- ", "---")
+
+
 def main() -> None:
     """Read, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coco_page", description=__doc__)
@@ -204,6 +228,11 @@ def main() -> None:
         sys.exit(f"{options.results} has no tables; python -m benchmarks.coco --out makes them")
     options.page.write_text(page(tables), encoding="utf-8")
     print(f"wrote {options.page}")
+    if README.exists():
+        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
+        after = rest.partition(END)[2]
+        README.write_text(f"{before}{BEGIN}{front(tables)}{END}{after}", encoding="utf-8")
+        print(f"wrote the table of {README}")
 
 
 if __name__ == "__main__":

@@ -241,3 +241,14 @@ def test_places_where_the_default_trails_are_listed(monkeypatch):
         ["bbob, d = 5, noise-free", "10 d", "all", "pycma", "−0.392 ± 0.000"],
         ["bbob, d = 5, noise-free", "30 d", "ill-conditioned", "pycma", "−0.784 ± 0.000"],
     ]
+
+
+def test_the_published_pages_are_those_of_the_published_results(tmp_path):
+    for name in ("README.md", "docs/coco.md"):
+        page = tmp_path / name
+        page.parent.mkdir(exist_ok=True)
+        page.write_text((ROOT / name).read_text())
+    results = ROOT / "docs" / "results" / "coco.json"
+    program("coco_page", "--results", str(results), folder=tmp_path)
+    for name in ("README.md", "docs/coco.md"):
+        assert (tmp_path / name).read_text() == (ROOT / name).read_text(), "make bench writes it"
