@@ -39,11 +39,11 @@ def test_the_time_left_is_right_from_the_first_line(monkeypatch, workers):
         now += costs[i] + compiling
         for cost in costs[i : i + workers]:
             time_left.add(cost, cost + compiling)
-        if i > 0:
+        if i >= 5:
             rest = sum(costs[i + workers :]) / workers
             assert time_left.left == pytest.approx(rest, rel=0.1), i  # a run more or less
-        else:
-            assert time_left.left is None  # of compiling nothing follows
+        elif i < 4:
+            assert time_left.left is None  # the first runs compile
 
 
 def test_a_run_that_compiles_does_not_become_hours(monkeypatch):
@@ -52,12 +52,19 @@ def test_a_run_that_compiles_does_not_become_hours(monkeypatch):
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     time_left, said = TimeLeft(400.0, 2), []
     for i in range(400):
-        seconds = 3.0 if i in (0, 1, 3, 6) else 0.03
+        seconds = 3.0 if i in (0, 1, 2, 3) else 0.03
         now += seconds / 2
         time_left.add(1.0, seconds)
         said.append(time_left.left)
     assert all(left is None or left < 5 * 400 * 0.03 / 2 for left in said)
     assert said[200] == pytest.approx(200 * 0.03 / 2, rel=0.1)
+
+
+def test_the_time_left_of_long_runs_does_not_wait_for_more_of_them():
+    time_left = TimeLeft(10.0, 1)
+    time_left.add(1.0, 620.0)  # it has also compiled
+    time_left.add(1.0, 600.0)
+    assert time_left.left == pytest.approx(8 * 600.0)
 
 
 def test_runs_cores_and_time_are_announced_before_the_first_run(tmp_path, monkeypatch, capsys):

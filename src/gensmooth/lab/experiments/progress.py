@@ -13,17 +13,19 @@ Say = Callable[[str], None]  # prints a line for the user
 _EVERY = 15.0  # seconds between lines where there is no terminal
 _OFTEN = 0.5  # seconds between updates of the bar on a terminal
 _MANY = 20  # finished runs per worker after which the elapsed time is used
-_FEW = 5.0  # a run that takes more than this many times the usual time has also compiled
+_FEW = 5  # runs with the usual time among them; one that takes this many times as long compiled
+_LONG = 60.0  # seconds of a run to which compiling adds little
 
 
 class TimeLeft:
     """An estimate of the time left, from the speed of the runs that are finished.
 
     The first run of each worker also loads and compiles, so it is ignored. The first run of each
-    kind compiles too, so its time is cut to a few times the usual. While few runs have finished,
-    the estimate uses the cost per second of the finished runs, because runs in flight would bias
-    the elapsed time. Later it uses the time that the latter half of the runs took, which includes
-    the overhead between runs.
+    kind compiles too, so its time is cut to a few times the usual. There is no estimate until a few
+    runs have finished, or one has taken so long that compiling does not matter. While few runs have
+    finished, the estimate uses the cost per second of the finished runs, because runs in flight
+    would bias the elapsed time. Later it uses the time that the latter half of the runs took, which
+    includes the overhead between runs.
 
     Args:
         cost: The cost of all runs.
@@ -48,7 +50,7 @@ class TimeLeft:
         """Seconds left, or ``None`` if it cannot be estimated yet."""
         if self._left <= 0:
             return 0.0
-        if not self._done:
+        if len(self._done) < _FEW and not any(taken > _LONG for _, taken, _ in self._done):
             return None
         if len(self._done) >= _MANY * self._workers:
             latter = self._done[len(self._done) // 2 :]
