@@ -98,7 +98,7 @@ def table(results: dict) -> str:
     how = results["how"]
     lines += [
         "",
-        f"Median of {how['seeds']} seeds of the noise-free loss of what each recommends, d = "
+        f"Noise-free loss of the recommended point, median of {how['seeds']} seeds, d = "
         f"{how['dim']}, budget {how['budget']}, {how['workers']} worker; the smallest in bold. "
         f"Ranks are those of the medians, 1 is best. Measured with "
         f"`{results['command']}`; Python {results['python']}, nevergrad {results['nevergrad']}.",

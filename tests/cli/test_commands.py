@@ -182,7 +182,8 @@ def _check_ours(words: list[str], *, prose: bool, group: Any = APP, module: Any 
 
 def _is_the_users(value: Any) -> bool:
     """Whether a value names something in a module of the reader's, which is not there."""
-    return isinstance(value, str) and re.fullmatch(r"[\w.]+:[A-Za-z_]\w*", value) is not None
+    name = r"[\w.]+:[A-Za-z_]\w*(?:\(.*\))?"  # module:name, or module:name(fields)
+    return isinstance(value, str) and re.fullmatch(name, value) is not None
 
 
 def _check_benchmark(module: str, words: list[str]) -> None:
