@@ -87,16 +87,21 @@ def at_every_line(where: Path) -> None:
     assert finish(fork(lambda: killed(where / "counted", 10**9))) == 0
     lines = int((where / "lines").read_text())
     shutil.rmtree(where / "counted")
-    count = min(int(os.environ.get("KILLS", "250")), lines)
-    points = sorted(random.Random(0).sample(range(1, lines + 1), count))
-    for line in points:
+    wanted, kills = int(os.environ.get("KILLS", "250")), 0
+    for line in random.Random(0).sample(range(1, lines + 1), lines):
         folder = where / "run"
-        assert finish(fork(lambda f=folder, n=line: killed(f, n))) == signal.SIGKILL
+        status = finish(fork(lambda f=folder, n=line: killed(f, n)))
+        # On a busy machine a run has more lines, because the journal stores slow evaluations. So
+        # this run may end before it comes to the line.
+        assert status in (0, signal.SIGKILL), f"line {line}"
+        kills += status == signal.SIGKILL
         assert finish(fork(lambda f=folder: run(f))) == 0, f"line {line}"
         assert contents(folder) == expected, f"line {line}"
         assert not list(folder.glob(".*.new")), f"line {line}"
         shutil.rmtree(folder)
-    print(f"{len(points)} kills at {lines} lines")
+        if kills == wanted:
+            break
+    print(f"{kills} kills at {lines} lines")
 
 
 def at_random(where: Path) -> None:
