@@ -107,7 +107,7 @@ _PLAIN = (
         "On Ant, GS-shrinkage and BeS-shrinkage are above all others but Guided ES, by a large "
         "margin.",
         "end", _at("Ant"), list(product(_SHRUNK, ("gs", "bes", "orthogonal-es"))), by=_MARGIN,
-        also=("end_median",),  # single tests of GS-shrinkage collapse by thousands
+        also=("end_median",),  # on Ant, single tests of the shrinkage methods collapse by thousands
     ),
     Plain(
         "rl-ant-unstable", _RL,
@@ -119,6 +119,7 @@ _PLAIN = (
         "rl-ant-guided-two", _RL,
         "On Ant with L = 2, GS-shrinkage and BeS-shrinkage are competitive with Guided ES.",
         "end", _at("Ant", 2), list(product(_SHRUNK, ("guided-es",))), by=-_MARGIN,
+        also=("end_median",),
     ),
     Plain(
         "rl-ant-guided-six", _RL,
@@ -129,7 +130,8 @@ _PLAIN = (
         "rl-ant-guided-twenty", _RL,
         "On Ant with L = 20, GS-shrinkage and BeS-shrinkage are above Guided ES. (“(At the "
         "beginning of optimization)” may speak of L = 20 too, or of L = 6 alone.)",
-        "end", _at("Ant", 20), list(product(_SHRUNK, ("guided-es",))), also=("beginning",),
+        "end", _at("Ant", 20), list(product(_SHRUNK, ("guided-es",))),
+        also=("end_median", "beginning"),
     ),
     Plain(
         "rl-walker-two", _RL,
