@@ -338,6 +338,8 @@ def test_coverage_counts_what_is_there():
     more = study(lambda _s, _m: 0, settings=here, seeds=20)
     assert ["HalfCheetahRandVel, L=2", "20"] in [row[:2] for row in coverage(more).rows]
     assert "0 of the paper's 600 runs" in coverage(short).note
+    long_test = study(lambda _s, _m: 0, settings=here, options=replace(trials, last_trials=1000))
+    assert coverage(long_test).rows[9][-1] == "100 of 1000; last round 1000 of 1000"
 
 
 def test_reporting_on_what_is_there(tmp_path):
