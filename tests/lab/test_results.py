@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from gensmooth.lab import find_study, judge_again
 from gensmooth.lab.experiments.verdicts import Scores
@@ -143,3 +144,19 @@ def test_runs_on_a_gpu_and_on_a_cpu_are_equal_in_law(environment, number, notice
     assert len(differences) == number
     assert abs(z_score(differences)) < 3
     assert z_score(differences + noticed) > 3
+
+
+def test_with_the_learning_rate_of_the_others_bes_shrinkage_improves_too():
+    forward = {
+        row["seed"]: float(row["end"])
+        for row in read(RESULTS / "rl-paired" / "runs-rl.csv")
+        if (row["environment"], row["num_directions"], row["part"], row["method"])
+        == ("Ant", "20", "main", "bes-shrinkage")
+    }
+    gains = [
+        np.mean([float(value) for value in list(row.values())[-10:]]) - forward[row["seed"]]
+        for row in read(RESULTS / "rl-antithetic-bes-shrinkage.csv")
+    ]
+    test = stats.ttest_1samp(gains, 0, alternative="greater")
+    assert len(gains) == 5
+    assert (round(np.mean(gains) / 2586, 2), round(test.pvalue, 3)) == (0.20, 0.012)

@@ -227,6 +227,13 @@ def test_the_ablation_is_compared_with_the_main_runs():
     assert worse["rl-antithetic-improves"].verdict == "does not hold"
 
 
+def test_a_likely_misprint_in_the_paper_is_a_reading_of_its_own():
+    def but_one(setting, method):
+        return 30.0 * (-1) ** (method == "bes-shrinkage") * (setting.part == "antithetic")
+
+    assert verdicts(but_one)["rl-antithetic-improves"].verdict == "depends on the reading"
+
+
 def test_gains_with_few_directions():
     def gain(at_two):
         return lambda s, m: 40.0 * (m.endswith("shrinkage") and (s.num_directions == 2) == at_two)
@@ -331,6 +338,8 @@ def test_coverage_counts_what_is_there():
     more = study(lambda _s, _m: 0, settings=here, seeds=20)
     assert ["HalfCheetahRandVel, L=2", "20"] in [row[:2] for row in coverage(more).rows]
     assert "0 of the paper's 600 runs" in coverage(short).note
+    long_test = study(lambda _s, _m: 0, settings=here, options=replace(trials, last_trials=1000))
+    assert coverage(long_test).rows[9][-1] == "100 of 1000; last round 1000 of 1000"
 
 
 def test_reporting_on_what_is_there(tmp_path):

@@ -212,7 +212,7 @@ def coverage(records: Sequence[RunRecord]) -> Table:
                 setting.words,
                 *(_finished(len(here[method]), seeds) for method in methods),
                 _span({_iterations(record) for record in runs}, ITERATIONS),
-                _span({record.config["test_trials"] for record in runs}, paper.RL_TEST_TRIALS),
+                _trials(runs),
                 *([", ".join(made_on(runs))] if apart else []),
             ]
         )
@@ -247,6 +247,13 @@ def _finished(count: int, wanted: int) -> str:
 
 def _iterations(record: RunRecord) -> int:
     return record.config["rounds"] * record.config["iterations"]
+
+
+def _trials(runs: Sequence[RunRecord]) -> str:
+    usual = {record.config["test_trials"] for record in runs}
+    last = {record.config.get("last_trials", 0) for record in runs} - {0}
+    words = _span(usual, paper.RL_TEST_TRIALS)
+    return f"{words}; last round {_span(last, paper.RL_TEST_TRIALS)}" if last else words
 
 
 def _span(values: set[int], full: int) -> str:
