@@ -106,7 +106,8 @@ def test_the_page_begins_with_the_answer(model):
     assert found["gain"] == f"{res.x['gain']:.6g}"
     assert found["value"].startswith(f"{res.fun:.6g} ± {res.error:.2g}, ")
     assert found["noise"].startswith(f"{res.noise:.2g}, ")
-    assert found["ended"] == res.message
+    assert found["ended"] == re.sub(r"`(\w+)`", r"<code>\1</code>", res.message)
+    assert "<code>x</code>" in found["ended"]
     assert found["evaluations"] == f"{res.nfev} in {res.nit} steps"
     text = page.read_text()
     assert text.index('class="answer"') < text.index("<figure")
@@ -126,13 +127,25 @@ def test_the_page_begins_with_the_answer(model):
         {"method": "bes-shrinkage", "optimizer": gs.adam(gs.cosine_decay(0.1, steps=20))},
         {"method": "guided-es", "spacing": 0.2, "estimator": gs.Antithetic(), "maximize": False},
         {"method": "orthogonal", "learning_rate": 0.05, "num_directions": 3},
+        {"method": "snes", "seed": 0},
+        {"restarts": False},
+        {"method": "bes", "target": 0.0, "tolerance": 0.0},
     ],
-    ids=["auto", "bounds", "cma-es", "snes", "shrinkage", "guided", "rate"],
+    ids=["auto", "bounds", "cma-es", "snes", "shrinkage", "guided", "rate", "0", "no", "zeros"],
 )
 def test_the_command_on_the_page_repeats_the_run(how, model):
     x0 = np.array([0.5, -1.25, 3.0, 1 / 3])
-    res = gs.minimize(model, x0, budget=150, seed=4, folder="run", **how)
-    words = shlex.split(_command(overview("run")))
+    how = {"budget": 150, "seed": 4, **how}
+    res = gs.minimize(model, x0, folder="run", **how)
+    page = overview("run")
+    if "x_scale" in how:  # the settings have its numbers
+        assert "<dt>search.x_scale</dt><dd>[1, 2, 1, 0.5]</dd>" in page.read_text()
+    words = shlex.split(_command(page))
+    assert "--restarts" not in words
+    assert ("--no-restarts" in words) == (how.get("restarts") is False)
+    assert words[words.index("--seed") + 1] == str(how["seed"])
+    for limit in ("target", "tolerance"):
+        assert (f"--{limit}" in words) == (limit in how)
     assert words[0] == "gensmooth"
     done = CliRunner().invoke(app, [*words[1:], "--out", "again.json"])
     assert done.exit_code == 0, done.output

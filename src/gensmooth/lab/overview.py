@@ -402,7 +402,7 @@ def _result_alone(where: Path, out: Path | None, reload: float | None) -> tuple[
         [
             *_value_rows(result, ""),
             ("ended", result.message),
-            ("evaluations", f"{result.nfev} in {result.nit} steps"),
+            ("evaluations", f"{result.nfev:,} in {result.nit:,} steps"),
         ],
         prose="Only the result is stored. With --folder, gensmooth minimize stores the whole run, "
         "and its page has the curves and a command that repeats it.",
@@ -520,7 +520,7 @@ def _answer(run: RecordedRun, result: Result | None, where: Path) -> list[tuple[
     if best is not None:
         rows.append(("policy", f"{where / 'policy-best'}; to test it: gensmooth evaluate {where}"))
     rows.append(("ended", ended) if run.end is not None else ("state", "still running"))
-    return [*rows, (run.unit, f"{made} in {len(run.steps)} steps")]
+    return [*rows, (run.unit, f"{made:,} in {len(run.steps):,} steps")]
 
 
 def _named(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -563,7 +563,7 @@ def _prose(run: RecordedRun) -> str:
         )
     _, rate = speeds(run)
     if len(rate):
-        text.append(f"The median speed is {float(np.median(rate)):.4g} {run.unit} per second.")
+        text.append(f"The median speed is {float(np.median(rate)):,.4g} {run.unit} per second.")
     return " ".join(text)
 
 
@@ -596,8 +596,19 @@ def _steps_table(run: RecordedRun) -> Table:
 def _facts(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the settings of a run, without those that are not set."""
     apart = {"x0", "format", "run", "sha256", "source"}
-    settings = flat_settings({k: v for k, v in config.items() if k not in apart})
+    settings = flat_settings({k: _arrays_as_text(v) for k, v in config.items() if k not in apart})
     return [(name, str(value)) for name, value in settings.items() if value is not None]
+
+
+def _arrays_as_text(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    inner = cast("dict[str, Any]", value)
+    if "dtype" in inner and "values" in inner:
+        return vector(array_from_json(inner, {}))
+    if "dtype" in inner and "in" in inner:
+        return f"an array of shape {tuple(inner['shape'])}"
+    return {name: _arrays_as_text(each) for name, each in inner.items()}
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -784,18 +795,24 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
     vectorized = search.pop("vectorized")
     if vectorized:
         words += ["--vectorized", *([] if vectorized is True else ["--block", str(vectorized)])]
+    is_auto = search.get("method") == AUTO
     defaults = {name: known.default for name, known in signature(minimize).parameters.items()}
     own = {known.name: describe(known.default) for known in fields_of(cast(Any, program.search))}
+    if is_auto:  # the pilot has its own value for what minimize leaves open
+        defaults |= {name: own[name] for name in own if name in defaults and defaults[name] is None}
     for name, value in {**search, **config["limits"], "seed": config["seed"]}.items():
-        is_auto = (name, value) == ("method", AUTO)
-        if value in (None, False) or is_auto or value == defaults.get(name):
+        if value is None or (name == "method" and is_auto):
+            continue
+        if name in defaults and (value, type(value)) == (defaults[name], type(defaults[name])):
             continue
         is_named = (name, ":") == ("method", value)
         if name not in defaults or isinstance(value, dict | list) or is_named:
             if value != own.get(name):
                 return None
             continue
-        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        option = name.replace("_", "-")
+        words += [f"--no-{option}"] if value is False else [f"--{option}"]
+        words += [] if isinstance(value, bool) else [str(value)]
     return words
 
 
