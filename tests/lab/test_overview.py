@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gensmooth as gs
+from gensmooth import naming
 from gensmooth.cli.main import app
 from gensmooth.evaluators import cores
 from gensmooth.fields import seal
@@ -25,6 +26,9 @@ from gensmooth.runs.folder import read_config
 MODEL = """
 def loss(x):
     return float((x - 1) @ (x - 1))
+
+def noisy(x, rng):
+    return loss(x) + float(rng.standard_normal())
 
 def structured(p):
     return (p["a"] - 2) ** 2 + float(((p["b"] - 1) ** 2).sum())
@@ -36,8 +40,6 @@ def model(tmp_path, monkeypatch):
     (tmp_path / "page_model.py").write_text(MODEL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    from gensmooth import naming
-
     return naming.find_function("page_model:loss")
 
 
@@ -74,9 +76,35 @@ def test_the_printed_command_works_in_a_shell(model, tmp_path):
             shutil.rmtree(folder)
 
 
-def _structured():
-    from gensmooth import naming
+@pytest.mark.usefixtures("model")
+def test_the_command_repeats_a_run_that_was_given_a_larger_budget(tmp_path):
+    """The default search plans with its budget, so 120 and then 200 is not the same as 200."""
+    how = {"samples": "independent", "seed": 0, "folder": "run"}
+    fun = naming.find_function("page_model:noisy")
+    gs.minimize(fun, np.zeros(3), budget=120, **how)
+    gs.resume("run", fun, budget=160)
+    res = gs.resume("run", fun, budget=200)
+    page = overview("run")
+    assert _command(page).count("gensmooth resume again") == 2
+    again = gs.load(_repeat(page, tmp_path) / "result.json")
+    assert (again.x == res.x).all()
+    assert again.fun == res.fun
+    assert (gs.minimize(fun, np.zeros(3), budget=200, **how | {"folder": None}).x != res.x).any()
 
+
+def test_a_run_that_was_given_new_limits_in_the_middle_has_no_command(model):
+    def stop(intermediate_result):
+        return intermediate_result.nit == 1
+
+    how = {"seed": 0, "folder": "run"}
+    assert gs.minimize(model, np.zeros(3), callback=stop, budget=500, **how).nit == 1
+    gs.resume("run", model, budget=600)
+    text = overview("run").read_text()
+    assert "no command repeats it" in text
+    assert "gensmooth minimize" not in text
+
+
+def _structured():
     return naming.find_function("page_model:structured")
 
 
@@ -106,7 +134,8 @@ def test_the_page_begins_with_the_answer(model):
     assert found["gain"] == f"{res.x['gain']:.6g}"
     assert found["value"].startswith(f"{res.fun:.6g} ± {res.error:.2g}, ")
     assert found["noise"].startswith(f"{res.noise:.2g}, ")
-    assert found["ended"] == res.message
+    assert found["ended"] == re.sub(r"`(\w+)`", r"<code>\1</code>", res.message)
+    assert "<code>x</code>" in found["ended"]
     assert found["evaluations"] == f"{res.nfev} in {res.nit} steps"
     text = page.read_text()
     assert text.index('class="answer"') < text.index("<figure")
@@ -126,13 +155,25 @@ def test_the_page_begins_with_the_answer(model):
         {"method": "bes-shrinkage", "optimizer": gs.adam(gs.cosine_decay(0.1, steps=20))},
         {"method": "guided-es", "spacing": 0.2, "estimator": gs.Antithetic(), "maximize": False},
         {"method": "orthogonal", "learning_rate": 0.05, "num_directions": 3},
+        {"method": "snes", "seed": 0},
+        {"restarts": False},
+        {"method": "bes", "target": 0.0, "tolerance": 0.0},
     ],
-    ids=["auto", "bounds", "cma-es", "snes", "shrinkage", "guided", "rate"],
+    ids=["auto", "bounds", "cma-es", "snes", "shrinkage", "guided", "rate", "0", "no", "zeros"],
 )
 def test_the_command_on_the_page_repeats_the_run(how, model):
     x0 = np.array([0.5, -1.25, 3.0, 1 / 3])
-    res = gs.minimize(model, x0, budget=150, seed=4, folder="run", **how)
-    words = shlex.split(_command(overview("run")))
+    how = {"budget": 150, "seed": 4, **how}
+    res = gs.minimize(model, x0, folder="run", **how)
+    page = overview("run")
+    if "x_scale" in how:  # the settings have its numbers
+        assert "<dt>search.x_scale</dt><dd>[1, 2, 1, 0.5]</dd>" in page.read_text()
+    words = shlex.split(_command(page))
+    assert "--restarts" not in words
+    assert ("--no-restarts" in words) == (how.get("restarts") is False)
+    assert words[words.index("--seed") + 1] == str(how["seed"])
+    for limit in ("target", "tolerance"):
+        assert (f"--{limit}" in words) == (limit in how)
     assert words[0] == "gensmooth"
     done = CliRunner().invoke(app, [*words[1:], "--out", "again.json"])
     assert done.exit_code == 0, done.output

@@ -4,6 +4,7 @@
 # (Matplotlib leaves the types of keyword arguments open.)
 
 import io
+import itertools
 import math
 import shlex
 import time
@@ -53,6 +54,7 @@ from gensmooth.runs.folder import (
     sizes_fit,
     sizes_match,
 )
+from gensmooth.runs.stopping import Limits
 from gensmooth.searches import AUTO
 from gensmooth.searches.choose import LEARNING_RATE
 from gensmooth.trees import Tree
@@ -298,6 +300,11 @@ _CONFIGS = {
             "search": fields.table(fields.PLAIN),
             "limits": fields.table(_VALUE),
         },
+        {
+            "extensions": fields.many(
+                fields.record({"until_step": fields.count()}, others=_VALUE), 1000
+            )
+        },
         others=fields.PLAIN,
     ),
     "training": fields.record(
@@ -370,17 +377,18 @@ def _run(where: Path, chosen: Path | None, reload: float | None) -> tuple[Path, 
     with _naming(where):
         out = _folder(where, chosen)
         result = None if run.training else result_of(run, where)
+        command = command_of(run.config, where, out, run.series("evaluations").tolist())
         written = _written(
             out,
             f"{run.name}: {'the result' if run.end is not None else 'still running'}",
             _answer(run, result, where),
             heading="The training" if run.training else "The run",
-            prose=_prose(run),
+            prose=_prose(run) if command else f"{_prose(run)} {_INTERRUPTED}",
             drawn=_drawn(run),
             tables=_tables(run),
             facts=_facts(run.config),
             files=[_steps_table(run), *([] if result is None else [_x_table(result.x)])],
-            command=command_of(run.config, where, out),
+            command=command,
             reload=reload,
         )
     return written, run.end is not None
@@ -402,7 +410,7 @@ def _result_alone(where: Path, out: Path | None, reload: float | None) -> tuple[
         [
             *_value_rows(result, ""),
             ("ended", result.message),
-            ("evaluations", f"{result.nfev} in {result.nit} steps"),
+            ("evaluations", f"{result.nfev:,} in {result.nit:,} steps"),
         ],
         prose="Only the result is stored. With --folder, gensmooth minimize stores the whole run, "
         "and its page has the curves and a command that repeats it.",
@@ -520,7 +528,7 @@ def _answer(run: RecordedRun, result: Result | None, where: Path) -> list[tuple[
     if best is not None:
         rows.append(("policy", f"{where / 'policy-best'}; to test it: gensmooth evaluate {where}"))
     rows.append(("ended", ended) if run.end is not None else ("state", "still running"))
-    return [*rows, (run.unit, f"{made} in {len(run.steps)} steps")]
+    return [*rows, (run.unit, f"{made:,} in {len(run.steps):,} steps")]
 
 
 def _named(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -563,7 +571,7 @@ def _prose(run: RecordedRun) -> str:
         )
     _, rate = speeds(run)
     if len(rate):
-        text.append(f"The median speed is {float(np.median(rate)):.4g} {run.unit} per second.")
+        text.append(f"The median speed is {float(np.median(rate)):,.4g} {run.unit} per second.")
     return " ".join(text)
 
 
@@ -578,7 +586,9 @@ def _tables(run: RecordedRun) -> list[Table]:
     if run.tests:
         names = ["step", "trajectories", "episodes", "mean_return", "deviation", "mean_length"]
         listed = [[_cell(test.get(name)) for name in names] for test in run.tests]
-        tables.append(Table("tests", "Tests", [n.replace("_", " ") for n in names], listed))
+        words = {"trajectories": "training episodes", "episodes": "test episodes"}
+        columns = [words.get(name, name.replace("_", " ")) for name in names]
+        tables.append(Table("tests", "Tests", columns, listed))
     return tables
 
 
@@ -596,8 +606,19 @@ def _steps_table(run: RecordedRun) -> Table:
 def _facts(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the settings of a run, without those that are not set."""
     apart = {"x0", "format", "run", "sha256", "source"}
-    settings = flat_settings({k: v for k, v in config.items() if k not in apart})
+    settings = flat_settings({k: _arrays_as_text(v) for k, v in config.items() if k not in apart})
     return [(name, str(value)) for name, value in settings.items() if value is not None]
+
+
+def _arrays_as_text(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    inner = cast("dict[str, Any]", value)
+    if "dtype" in inner and "values" in inner:
+        return vector(array_from_json(inner, {}))
+    if "dtype" in inner and "in" in inner:
+        return f"an array of shape {tuple(inner['shape'])}"
+    return {name: _arrays_as_text(each) for name, each in inner.items()}
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -725,21 +746,36 @@ def _draw(ax: Any, *, lines: Sequence[DrawnLine], at: Floats, run: RecordedRun) 
 
 _PARTS = ("directions", "estimator", "optimizer")
 _AGAIN = "again"  # a folder for the repeated run
+_INTERRUPTED = "It got new limits before it had reached the old ones, so no command repeats it."
 
 
-def command_of(config: Mapping[str, Any], where: Path, out: Path) -> str:
-    """Return the command that repeats a run.
+def command_of(
+    config: Mapping[str, Any], where: Path, out: Path, evaluations: Sequence[float] = ()
+) -> str:
+    """Return the command that repeats a run; nothing if there is none.
 
     A training, and a run that options cannot express, is repeated by copying its configuration to a
-    new folder and resuming it there, from the beginning.
+    new folder and resuming it there, from the beginning. A run that was given a larger budget is
+    repeated in the same stages.
 
     Args:
         config: The run's configuration.
         where: The run's folder.
         out: The folder of the page; arrays that are too long for a command are files there.
+        evaluations: The number of evaluations after each of the run's steps.
     """
     training = config["kind"] == "training"
-    words = None if training else _words(config, where, out)
+    stages = _stages(config)
+    words = None if training else _words({**config, "limits": stages[0]}, where, out)
+    if len(stages) > 1:
+        if words is None or not all(_used_up(stage, evaluations) for stage in stages[:-1]):
+            return ""
+        commands = [[*words, "--folder", _AGAIN]]
+        for before, after in itertools.pairwise(stages):
+            commands.append(["gensmooth", "resume", _AGAIN, "--objective", config["objective"]])
+            changed = [name for name in Limits._fields if after[name] != before[name]]
+            commands[-1] += [f"--{name.replace('_', '-')}={after[name]}" for name in changed]
+        return " && ".join(map(shlex.join, commands))
     if words is not None:
         return shlex.join(words)
     files = [str(where / name) for name in (CONFIG, ARRAYS) if exists(where / name)]
@@ -753,11 +789,25 @@ def command_of(config: Mapping[str, Any], where: Path, out: Path) -> str:
     return f"{copy}  # then in Python: gs.resume({_AGAIN!r}, fun)"
 
 
+def _stages(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the limits that a run had, one after the other; the last ones are its limits now."""
+    replaced = {each["until_step"]: each for each in reversed(config.get("extensions", ()))}
+    return [replaced[step] for step in sorted(replaced) if step] + [config.get("limits", {})]
+
+
+def _used_up(limits: Mapping[str, Any], evaluations: Sequence[float]) -> bool:
+    """Return whether a run had reached its earlier limits when it was given others."""
+    step, budget = limits["until_step"], limits["budget"]
+    if step == limits["max_steps"]:
+        return True
+    return budget is not None and step < len(evaluations) and evaluations[step] >= number(budget)
+
+
 def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | None:
     """Return the words of a ``gensmooth minimize`` command; ``None`` if options do not suffice."""
     program, search = program_of(config, where), dict(config["search"])
     special = any(search.pop(name, None) for name in ("structure", "log_scale", "held"))
-    if program is None or special or config["objective"] is None or config.get("extensions"):
+    if program is None or special or config["objective"] is None:
         return None
     words = ["gensmooth", "minimize", str(config["objective"])]
     words += ["--x0", _numbers(program.x0, out / "x0.npy", short=True)]
@@ -784,18 +834,25 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
     vectorized = search.pop("vectorized")
     if vectorized:
         words += ["--vectorized", *([] if vectorized is True else ["--block", str(vectorized)])]
+    is_auto = search.get("method") == AUTO
     defaults = {name: known.default for name, known in signature(minimize).parameters.items()}
     own = {known.name: describe(known.default) for known in fields_of(cast(Any, program.search))}
-    for name, value in {**search, **config["limits"], "seed": config["seed"]}.items():
-        is_auto = (name, value) == ("method", AUTO)
-        if value in (None, False) or is_auto or value == defaults.get(name):
+    if is_auto:  # the pilot has its own value for what minimize leaves open
+        defaults |= {name: own[name] for name in own if name in defaults and defaults[name] is None}
+    limits = {name: config["limits"].get(name) for name in Limits._fields}
+    for name, value in {**search, **limits, "seed": config["seed"]}.items():
+        if value is None or (name == "method" and is_auto):
+            continue
+        if name in defaults and (value, type(value)) == (defaults[name], type(defaults[name])):
             continue
         is_named = (name, ":") == ("method", value)
         if name not in defaults or isinstance(value, dict | list) or is_named:
             if value != own.get(name):
                 return None
             continue
-        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        option = name.replace("_", "-")
+        words += [f"--no-{option}"] if value is False else [f"--{option}"]
+        words += [] if isinstance(value, bool) else [str(value)]
     return words
 
 

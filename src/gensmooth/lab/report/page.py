@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from gensmooth._version import __version__
 from gensmooth.lab.report.curves import Drawn
@@ -266,7 +266,7 @@ def _render(**values: Any) -> str:
         lstrip_blocks=True,
     )
     filters: dict[str, Any] = {"shown": shown, "slug": _slug, "numeric": numeric}
-    filters |= {"parted": _parted, "place": _place}
+    filters |= {"parted": _parted, "place": _place, "coded": _coded}
     environment.filters.update(filters)
     return environment.get_template("report.html.j2").render(**values)
 
@@ -282,6 +282,15 @@ def _parted(text: str) -> tuple[str, list[str]]:
     head, dot, rest = text.partition(". ")
     items = rest.split("; ")
     return (text, []) if len(text) <= _READABLE or len(items) < 2 else (head + dot.rstrip(), items)
+
+
+def _coded(text: str) -> Markup:
+    """Return a text in which names between backquotes are set as code.
+
+    >>> _coded("`x` is < 1")
+    Markup('<code>x</code> is &lt; 1')
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _place(text: str) -> str:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -120,13 +120,19 @@ def _facts(ranking: Ranking) -> list[tuple[str, str]]:
         ("time of the runs", f"{sum(r.seconds for r in runs):.1f} s in all"),
     ]
     how: Mapping[str, Any] = table.config["problem"].get("how", {})
-    rows += [(name, str(value)) for name, value in how.items()]
+    rows += [(name, _setting(value)) for name, value in how.items()]
     rows += [
         (cell["label"], ", ".join(f"{k} = {v}" for k, v in cell["config"]["options"].items()))
         for cell in table.cells
         if cell["config"]["options"]
     ]
     return rows
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, Mapping) and "shape" in value:  # of an array, only a hash is stored
+        return f"an array of shape {tuple(cast('list[int]', value['shape']))}"
+    return str(cast(Any, value))
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -136,10 +142,14 @@ def _finals(ranking: Ranking) -> list[Table]:
     if not ranking.standings:
         return []
     ratio = by_ratio({each.label: each.values for each in ranking.standings})
+    times = {
+        label: [t for r in runs if (t := r.more.get("seconds_per_evaluation"))]
+        for label, runs in ranking.runs.items()
+    }
+    slow = all(min(each) > 1e-3 for each in times.values() if each)
     rows: list[list[Any]] = []
     for standing in ranking.standings:
-        runs = ranking.runs[standing.label]
-        times = [t for r in runs if (t := r.more.get("seconds_per_evaluation"))]
+        seconds = times[standing.label]
         finite = [value for value in standing.values if math.isfinite(value)]
         rows.append(
             [
@@ -150,7 +160,7 @@ def _finals(ranking: Ranking) -> list[Table]:
                 min(finite, default=math.nan),
                 max(finite, default=math.nan),
                 standing.failed,
-                1e6 * float(np.median(times)) if times else "",
+                (1e3 if slow else 1e6) * float(np.median(seconds)) if seconds else "",
             ]
         )
     kind = "Geometric mean" if ratio and not ranking.table.maximize else "Mean"
@@ -160,7 +170,7 @@ def _finals(ranking: Ranking) -> list[Table]:
         Table(
             "final",
             "Final values",
-            [*columns, f"µs per {unit}"],
+            [*columns, f"{'ms' if slow else 'µs'} per {unit}"],
             rows,
             f"Means, intervals and extremes are over the seeds that have a value; ranks count a "
             f"failed run as the worst. Time per {unit} includes the objective; it is the median "

@@ -213,7 +213,7 @@ def pairs_table(ranking: Ranking, title: str) -> list[Table]:
     tests = "paired t-tests of logarithms" if ratio else "paired t-tests"
     note = (
         f"Two-sided {tests} (of ranks where a run failed), p corrected by Holm's method over "
-        f"{len(rows)} pairs; decided at 5 %. Intervals are 95 % each."
+        f"{len(rows)} pair{'s' if len(rows) > 1 else ''}; decided at 5 %. Intervals are 95 % each."
     )
     return [Table("pairs", title, columns, rows, note)]
 
