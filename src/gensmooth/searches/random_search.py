@@ -22,6 +22,7 @@ from gensmooth.directions import (
     check_directions,
     choose_directions,
 )
+from gensmooth.directions.methods import refuse_name
 from gensmooth.estimators import (
     SAMPLE_MODES,
     Differences,
@@ -109,6 +110,7 @@ class RandomSearch(Search):
     min_fraction: float
     threads: int
 
+    @checks.explains_unknown
     def __init__(
         self,
         directions: Directions | None = None,
@@ -129,6 +131,7 @@ class RandomSearch(Search):
     ) -> None:
         if method is not None:
             directions = choose_directions(method, directions)
+        refuse_name(directions)
         arguments: dict[str, Any] = {
             "directions": check_directions(directions),
             "estimator": estimators.as_estimator(estimator),
