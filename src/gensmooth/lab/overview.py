@@ -439,7 +439,7 @@ def _torch_log(where: Path, out: Path | None, reload: float | None) -> tuple[Pat
 
 def _written(out: Path, title: str, answer: Sequence[tuple[str, str]], **parts: Any) -> Path:
     """Write a page with one section that begins with an answer."""
-    with report.named_extra():
+    with report.naming_the_extra():
         from gensmooth.lab.report.page import Front, Section
     command, reload = parts.pop("command", ""), parts.pop("reload", None)
     section = Section(name="run", title=parts.pop("heading", "The run"), **parts)

@@ -578,7 +578,7 @@ def _runner() -> Callable[[FusedSource, Values], tuple[Values, Values]] | None:
 def _by_compiler(compiler: str, source: FusedSource, arrays: Values) -> tuple[Values, Values]:
     """Return the arrays of all worlds before and after a step, run by the C++ compiler."""
     driver = HostPhysics(compiler, source, arrays, arrays["qpos"].shape[1])
-    driver.look()
+    driver.forward()
     at_start = {name: each.copy() for name, each in arrays.items()}
     driver.step()
     return at_start, arrays
@@ -602,7 +602,7 @@ def _by_warp(source: FusedSource, arrays: Values) -> tuple[Values, Values]:
                 for name, each in arrays.items()
             }
 
-        driver.look()
+        driver.forward()
         at_start = numbers()
         driver.step()
         return at_start, numbers()

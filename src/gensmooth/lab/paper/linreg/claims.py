@@ -143,8 +143,8 @@ def _mean(values: Floats) -> float:
 
 def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG001
     """Judge every claim that these runs can decide."""
-    have = set(scores.values("method", "num_directions", "num_samples"))
-    settings = [s for s in _SETTINGS if all((m, *s) in have for m in (*_PLAIN, *_SHRUNK))]
+    available = set(scores.values("method", "num_directions", "num_samples"))
+    settings = [s for s in _SETTINGS if all((m, *s) in available for m in (*_PLAIN, *_SHRUNK))]
     if not settings:
         return []
     lemma, exact = _about_the_lemma(scores, settings)
@@ -191,7 +191,7 @@ def _about_curves(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
 
 
 def _about_estimators(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
-    """Estimators at equal parameters: those that the runs of either method visited."""
+    """Judge estimators at equal parameters: those that the runs of either method visited."""
     exact = "exact gradient MSE at equal parameters (those that the runs visited)"
 
     def cases(part: str, a: str, b: str) -> list[Case]:
@@ -276,7 +276,7 @@ def _about_early_error(here: ClaimRow) -> ClaimRow:
 
 
 def _about_largest_l(shared: ClaimRow) -> ClaimRow:
-    """Judge the Lemma, whose directions have their own samples, and shared samples."""
+    """Judge a sentence if each direction has its own samples (the Lemma), and if all share them."""
     sentence = Sentence(
         "linreg-mse-largest-l",
         "Section 5.2",
@@ -289,7 +289,7 @@ def _about_largest_l(shared: ClaimRow) -> ClaimRow:
         and _lemma(name, (L * N, 1)).noise <= _lemma(name, (L, N)).noise * (1 + 1e-12)
     ]
     number = 2 * len(_SETTINGS)
-    own = counted(
+    own_samples = counted(
         sentence,
         found=smaller,
         of=number,
@@ -298,14 +298,14 @@ def _about_largest_l(shared: ClaimRow) -> ClaimRow:
     return readings(
         sentence,
         {
-            "each direction has its own samples, as in RL, of which it is said": own,
+            "each direction has its own samples, as in RL, of which it is said": own_samples,
             "all directions share them, as in this regression": shared,
         },
     )
 
 
 def _about_loss(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
-    """Judge the test loss, in the paper's settings, whether they have been run or not."""
+    """Judge the test loss in the settings that the paper names; some may not have been run."""
 
     def lower(
         name: str, claim: str, places: Sequence[Where], pairs: Iterable[tuple[str, str]]
@@ -400,7 +400,7 @@ def _about_main_difference(scores: Scores, settings: Sequence[Where]) -> ClaimRo
 
 
 def _about_early_gain(scores: Scores) -> ClaimRow:
-    """Judge the early error of BeS-shrinkage, and the loss that it is said to explain."""
+    """Judge the early error of BeS-shrinkage, and the test loss that it may explain."""
     pair, where = [("bes-shrinkage", "gs-shrinkage")], (2, 15)
     early = [
         Case(
@@ -429,7 +429,7 @@ def _about_early_gain(scores: Scores) -> ClaimRow:
 
 
 def _about_spread(scores: Scores) -> ClaimRow:
-    """Brown and Forsythe's test, paired: distances from the median, in logarithms."""
+    """Judge the spread by Brown and Forsythe's test: distances of log losses from their median."""
 
     def distances(name: str, where: Where) -> Sample:
         sample = _sample(scores, "loss", name, where)
@@ -490,7 +490,7 @@ def _about_few_points(scores: Scores) -> ClaimRow:
 
 
 def _about_the_lemma(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
-    """Judge whether the measured error is the predicted one: the paper's, then ours."""
+    """Compare the measured error with the Lemma, then with our exact formula."""
     rows: list[ClaimRow] = []
     for name, title, place, claim in (
         (
@@ -526,7 +526,7 @@ def _about_the_lemma(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow
 
 
 def _about_theory() -> list[ClaimRow]:
-    """Sentences about formulas, computed from the formulas."""
+    """Judge sentences about formulas by computing the formulas."""
     return [_about_first_term(), _about_shrunk_errors(), *_about_the_bound(), _about_antithetic()]
 
 
@@ -597,7 +597,10 @@ def _about_shrunk_errors() -> ClaimRow:
 
 
 def _largest_ratio(dim: int, num_directions: int) -> float:
-    """The Lemma's MSE is linear in ‖∇F‖² and tr Var, so its ratio is extreme where one is 0."""
+    """Return the largest ratio of the two MSEs by the Lemma, for any gradient and noise.
+
+    The MSE is linear in ‖∇F‖² and tr Var, so the ratio is extreme where one of them is 0.
+    """
     terms = [
         (theory.relative_mse(m), theory.mse(m, gradient_norm2=0.0, noise_trace=1.0))
         for name in _SHRUNK
