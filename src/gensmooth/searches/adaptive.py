@@ -25,7 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from gensmooth import checks, kernels
 from gensmooth.batch import Batch
-from gensmooth.directions.draw import Address, Draw, MixedDraw, ScaledDraw, dense, normals, signs
+from gensmooth.directions.composed import JoinedDraw, MixedDraw, ScaledDraw
+from gensmooth.directions.draw import Address, Draw, dense, normals, signs
 from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
 from gensmooth.parameters import Bounds, as_bounds, find_units
 from gensmooth.searches.protocol import (
@@ -519,50 +520,6 @@ class AdaptiveSearch(Search):
     def saw_one_value(self, state: SearchState, steps: Sequence[StepInfo]) -> bool:  # noqa: ARG002
         """Return whether all values so far were equal."""
         return kept_of(state).known.all_equal and state.evaluations > 2
-
-
-@final
-class JoinedDraw:
-    """The directions of two draws, one after the other."""
-
-    __slots__ = ("dim", "dtype", "factor", "first", "num_directions", "second")
-
-    def __init__(self, first: Draw, second: Draw) -> None:
-        self.first, self.second = first, second
-        self.dim, self.dtype, self.factor = first.dim, first.dtype, first.factor
-        self.num_directions = first.num_directions + second.num_directions
-
-    def block(self) -> Array:
-        """See :class:`~gensmooth.directions.Draw`."""
-        return np.concatenate([self.first.block(), self.second.block()])
-
-    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
-        """See :class:`~gensmooth.directions.Draw`."""
-        if not (directions >= self.first.num_directions).any():
-            return self.first.perturb(x, directions, spacings, out)
-        for row, (direction, spacing) in enumerate(zip(directions, spacings, strict=True)):
-            draw, index = (self.first, direction)
-            if direction >= self.first.num_directions:
-                draw, index = self.second, direction - self.first.num_directions
-            draw.perturb(x, np.array([index]), np.array([spacing]), out[row : row + 1])
-        return out
-
-    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
-        """See :class:`~gensmooth.directions.Draw`."""
-        return dense(self.block()).combine(weights)
-
-    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
-        """See :class:`~gensmooth.directions.Draw`."""
-        return dense(self.block()).estimate(delta, unit)
-
-    def rescaled(
-        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
-    ) -> "JoinedDraw":
-        """See :class:`~gensmooth.directions.Draw`."""
-        return JoinedDraw(
-            self.first.rescaled(length=length, factor=factor, threads=threads),
-            self.second.rescaled(length=length, factor=factor, threads=threads),
-        )
 
 
 @lru_cache(maxsize=256)

@@ -31,11 +31,10 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.directions.draw import ScaledDraw
+from gensmooth.directions.composed import JoinedDraw, ScaledDraw
 from gensmooth.searches.adaptive import (
     FORWARD,
     AdaptiveSearch,
-    JoinedDraw,
     Knowledge,
     PointRequest,
     RequestKind,

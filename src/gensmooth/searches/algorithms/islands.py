@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 
 from gensmooth import checks, streams
 from gensmooth.batch import Batch
-from gensmooth.directions.draw import Address, Draw, KernelDraw, ScaledDraw, dense, signs
+from gensmooth.directions.composed import ScaledDraw
+from gensmooth.directions.draw import Address, Draw, KernelDraw, dense, signs
 from gensmooth.searches.algorithms.population import DistributionStep, Population, make_population
 from gensmooth.searches.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.searches.protocol import SearchState
