@@ -34,6 +34,7 @@ import warp
 import gensmooth as gs
 from gensmooth.physics import drivers, symbols
 from gensmooth.physics.environment import CompiledEnvironment
+from gensmooth.physics.fused.lanes import count_local_numbers
 from gensmooth.physics.mujoco_calls import load_mujoco, physics
 from gensmooth.physics.robots.hopper import hopper
 from gensmooth.rl.defaults import GPU_DIRECTIONS, NUM_DIRECTIONS
