@@ -111,7 +111,7 @@ def _text(title: str, lines: Sequence[DrawnLine]) -> str:
 
 
 def _draw(ax: Any, *, lines: Sequence[DrawnLine], at: Floats, run: RecordedRun) -> None:
-    from gensmooth.lab.report.curves import WIDE, label_axes, padded, ticks
+    from gensmooth.lab.report.axes import WIDE, label_axes, padded, ticks
 
     finite = np.concatenate([line.y[np.isfinite(line.y)] for line in lines])
     positive = finite[finite > 0]
