@@ -28,7 +28,8 @@ from gensmooth.lab.paper.linreg import figures as linreg
 from gensmooth.lab.paper.linreg.mse import lemma, minimizer, noise_trace_of
 from gensmooth.lab.paper.rl import figures as rl
 from gensmooth.lab.paper.rl.settings import ENVIRONMENTS, PARTS, RlOptions, samples_of
-from gensmooth.lab.report.curves import Band, Curve, Drawn, label_axes, legend
+from gensmooth.lab.report.axes import label_axes
+from gensmooth.lab.report.curves import Band, Curve, Drawn, legend
 from gensmooth.lab.report.figure import Figure, LegendItem, Panel, method_item, write_figure
 from gensmooth.lab.report.style import MUTED, method_style
 from gensmooth.lab.report.tables import Cell

@@ -200,7 +200,10 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _MODULES:
         return import_module(f"gensmooth.{name}")
-    raise AttributeError(f"module 'gensmooth' has no attribute {name!r}")
+    message = f"module 'gensmooth' has no attribute {name!r}"
+    if name in ("method", "METHODS", "algorithm", "algorithms"):
+        message += ": gs.methods() lists the methods, and gs.search(name, x0) creates a search"
+    raise AttributeError(message)
 
 
 def __dir__() -> list[str]:

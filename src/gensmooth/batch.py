@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from gensmooth import streams
 from gensmooth.directions import Draw
-from gensmooth.directions.draw import KernelDraw, ScaledDraw
+from gensmooth.directions.composed import ScaledDraw
+from gensmooth.directions.draw import KernelDraw
 from gensmooth.estimators import Plan, Samples
 from gensmooth.parameters import Bounds
 from gensmooth.streams import Purpose

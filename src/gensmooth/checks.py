@@ -278,8 +278,12 @@ FOREIGN: Mapping[str, str] = {
     "tol": "use `tolerance`, which ends a run when its steps get this short",
     **dict.fromkeys(("xtol", "ftol", "gtol", "xatol", "fatol"), "use `tolerance` or `target`"),
     **dict.fromkeys(("maxiter", "max_iter", "niter", "n_iter"), _STEPS),
-    "iterations": "use `max_steps`",
-    **dict.fromkeys(("maxfun", "maxfev", "max_nfev", "maxfevals", "n_trials"), _BUDGET),
+    "iterations": _STEPS,
+    "budget": "use `max_steps` or `max_seconds`",  # of a training
+    "max_steps": "use `budget`, the evaluations of each run",  # of a comparison
+    **dict.fromkeys(("maxfun", "maxfev", "max_nfev", "maxfevals", "maxevals"), _BUDGET),
+    **dict.fromkeys(("max_evaluations", "max_evals", "num_evaluations", "n_trials"), _BUDGET),
+    **dict.fromkeys(("max_time", "maxtime", "time_limit"), "use `max_seconds`"),
     "options": "pass each option as its own argument, such as `budget` or `tolerance`",
     **dict.fromkeys(("jac", "hess", "hessp", "grad"), _NO_DERIVATIVES),
     "constraints": "only `bounds` are supported: for others, add a penalty to the objective",
@@ -335,7 +339,7 @@ def _hint(name: str, known: Sequence[str]) -> str:
     """Say what to use instead of an unknown argument of a function with the arguments ``known``."""
     hint = FOREIGN.get(name, "")
     suggested = set(re.findall(r"`(\w+)`", hint))
-    if not hint or (suggested and not suggested & set(known)):
-        similar = did_you_mean(name, known)
-        hint = similar.strip() or f"its arguments are {', '.join(known)}"
-    return hint
+    if hint and (not suggested or suggested & set(known)):
+        return hint
+    similar = "" if hint else did_you_mean(name, known)
+    return similar.strip() or f"its arguments are {', '.join(known)}"

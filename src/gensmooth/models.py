@@ -15,6 +15,7 @@ import numpy as np
 from gensmooth import checks, streams
 from gensmooth.directions import Directions, named
 from gensmooth.directions.draw import Address, KernelDraw
+from gensmooth.directions.methods import refuse_name
 from gensmooth.streams import Purpose
 
 Entries = Literal["coin", "normal"]
@@ -92,11 +93,7 @@ def choose_model_directions(method: object, directions: object) -> object:
         return checks.one_of("method", "bes" if method is None else method, NAMES)
     if method is not None:
         raise ValueError("Pass either `method` or `directions`, not both.")
-    if isinstance(directions, str):
-        raise TypeError(
-            f"`directions` must be an object such as gs.Bernoulli(), but is {directions!r}: for a "
-            f"name, pass method={directions!r}."
-        )
+    refuse_name(directions)
     return directions
 
 

@@ -17,6 +17,7 @@ from cases import CLOSED, DTYPES, FAMILIES, SIZES, block_of, draw_of, state_of, 
 from gensmooth import theory
 from gensmooth.directions import Address
 from gensmooth.directions import draw as draws
+from gensmooth.directions.composed import ScaledDraw
 
 each_family = pytest.mark.parametrize("name", FAMILIES)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
@@ -719,7 +720,7 @@ def test_normals_that_are_held_are_the_same(dtype, metric):
     x = np.linspace(-1, 1, d, dtype=dtype)
     weights, order, c = np.array([0.5, -2.0, 0.1]), np.array([2, 2, 0]), np.array([0.3, -0.3, 0.1])
     if metric:
-        made = draws.ScaledDraw(made, np.linspace(0.5, 3, d))
+        made = ScaledDraw(made, np.linspace(0.5, 3, d))
     in_memory = made.in_memory()
     assert in_memory is not made
     assert in_memory.factor == made.factor != 1

@@ -105,7 +105,8 @@ ARGUMENTS = [
     (
         {"directions": "bes"},
         TypeError,
-        "`directions` must be directions, such as gs.Gaussian(), but is 'bes'",
+        "`directions` must be an object such as gs.Bernoulli(), but is 'bes': for a name, pass "
+        "method='bes'.",
     ),
     (
         {"directions": gs.Gaussian},

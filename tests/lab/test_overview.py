@@ -20,7 +20,9 @@ from gensmooth import naming
 from gensmooth.cli.main import app
 from gensmooth.evaluators import cores
 from gensmooth.fields import seal
-from gensmooth.lab.overview import RecordedRun, command_of, expression, overview, read_run, speeds
+from gensmooth.lab.overview import overview
+from gensmooth.lab.run_page.command import command_of, expression
+from gensmooth.lab.run_page.recorded import RecordedRun, read_run, speeds
 from gensmooth.runs.folder import read_config
 
 MODEL = """

@@ -9,6 +9,7 @@ import gensmooth as gs
 from gensmooth.lab import RunRecord, Scores, find_study
 from gensmooth.lab.paper.dfo import claims as dfo
 from gensmooth.lab.paper.linreg import claims as linreg
+from gensmooth.lab.paper.linreg import scores as linreg_scores
 from gensmooth.problems import regression
 
 SIZE = {"dim": 100, "num_directions": 6, "num_samples": 15}
@@ -26,30 +27,30 @@ def run(method, **changes):
 @pytest.mark.parametrize("method", ["gs", "bes", "gs-shrinkage", "bes-shrinkage"])
 def test_where_a_run_has_been_is_recovered_from_its_record(method):
     record, series = run(method)
-    visited = linreg._visited(record)
+    visited = linreg_scores._visited(record)
     np.testing.assert_allclose(visited.gradient2, series["gradient_norm2"], rtol=1e-6)
     np.testing.assert_allclose(visited.noise, series["noise_trace"], rtol=1e-6)
-    row = linreg.score([record]).rows[0]
+    row = linreg_scores.score([record]).rows[0]
     assert row["exact"] == pytest.approx(math.exp(np.mean(np.log(series["predicted_mse"]))))
     assert row[f"exact_{method}"] == row["exact"]
 
 
 def test_estimators_are_compared_where_the_same_run_went():
     record, series = run("bes-shrinkage")
-    row = linreg.score([record]).rows[0]
+    row = linreg_scores.score([record]).rows[0]
     other = regression.prediction(gs.directions.named("gs-shrinkage"), spacing=0.01, **SIZE)
     there = other.at(series["gradient_norm2"][-5:], series["noise_trace"][-5:])
     assert row["late_gs-shrinkage"] == pytest.approx(math.exp(np.mean(np.log(there))))
     assert row["late_gs-shrinkage"] < row["late_bes-shrinkage"]
     # what GS-shrinkage measured on its own way is another number
-    own = linreg.score([run("gs-shrinkage")[0]]).rows[0]
+    own = linreg_scores.score([run("gs-shrinkage")[0]]).rows[0]
     assert own["late_gs-shrinkage"] != pytest.approx(row["late_gs-shrinkage"], rel=1e-4)
 
 
 def test_all_of_the_budget_in_directions():
     """LN = 90 with shared samples: more noise at L = 90, N = 1 than at L = 6, N = 15."""
     record, series = run("gs")
-    row = linreg.score([record]).rows[0]
+    row = linreg_scores.score([record]).rows[0]
     one = regression.prediction(
         gs.Gaussian(), dim=100, num_directions=90, num_samples=1, spacing=0.01
     )
@@ -95,7 +96,7 @@ def test_large_standard_errors_both_ways():
             rows.append({**row, "loss": 20.0 * rng.lognormal(0, 0.5 if wide else 0.01)})
         return Scores(rows)
 
-    everywhere_else = [s for s in linreg._SETTINGS if s != (2, 5)]
+    everywhere_else = [s for s in linreg_scores.SETTINGS if s != (2, 5)]
     assert verdicts(spread([(2, 5)]))["linreg-loss-2-5-spread"] == "holds"
     assert verdicts(spread(everywhere_else))["linreg-loss-2-5-spread"] == "does not hold"
 

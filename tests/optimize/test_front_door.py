@@ -265,6 +265,8 @@ def test_limits_that_do_not_fit_are_told_by_their_shape():
         ({"tol": 1e-3}, "`tolerance`"),
         ({"maxiter": 10}, "`max_steps`"),
         ({"maxfev": 10}, "`budget`"),
+        ({"max_evaluations": 10}, "`budget`"),
+        ({"max_time": 10}, "`max_seconds`"),
         ({"options": {"maxiter": 10}}, "pass each option as its own argument"),
         ({"jac": True}, "derivatives are not used"),
         ({"constraints": ()}, "`bounds`"),
@@ -280,6 +282,22 @@ def test_an_argument_of_another_library_is_answered_with_ours(theirs, ours):
     with pytest.raises(TypeError, match=rf"minimize\(\) has no argument `{name}`: .*") as caught:
         gs.minimize(scaled, [0.0], **theirs)
     assert ours in str(caught.value)
+
+
+def test_searches_answer_with_ours_too():
+    size = {"num_directions": 2, "spacing": 0.1}
+    with pytest.raises(TypeError, match=r"RandomSearch\(\) has no argument `lr`: use `learning_r"):
+        gs.RandomSearch(gs.Bernoulli(), **size, lr=0.1)
+    with pytest.raises(TypeError, match=r"search\(\) has no argument `popsize`: use `population`"):
+        gs.search("snes", [0.0], popsize=10)
+    with pytest.raises(TypeError, match=r"for a name, pass method='gs'\."):
+        gs.RandomSearch("gs", **size)
+
+
+@pytest.mark.parametrize("name", ["method", "METHODS", "algorithm", "algorithms"])
+def test_four_former_names_are_answered_with_the_two_of_today(name):
+    with pytest.raises(AttributeError, match=rf"'{name}': gs\.methods\(\) lists .* gs\.search\("):
+        getattr(gs, name)
 
 
 def test_what_is_given_by_its_place():

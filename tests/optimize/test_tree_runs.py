@@ -514,7 +514,7 @@ def test_low_rank_directions_know_the_matrices_of_a_structure():
 
 
 def test_a_page_has_no_shell_command_for_a_structure(tmp_path: Any):
-    from gensmooth.lab.overview import command_of
+    from gensmooth.lab.run_page.command import command_of
 
     gs.minimize(loss, STARTS["dict"], budget=50, seed=0, folder=tmp_path / "run")
     gs.minimize(flat_loss, FLAT, budget=50, seed=0, folder=tmp_path / "flat")

@@ -67,7 +67,7 @@ class Physics(NamedTuple):
         steps: int = 1,
         device: str = "cpu",
         *,
-        look: bool = False,
+        forward: bool = False,
         idle: Sequence[int] = (),
     ) -> Arrays:
         """What worlds are after some steps: arrays of MuJoCo's data, a row for each world.
@@ -88,8 +88,8 @@ class Physics(NamedTuple):
                 if self.widths[name]:
                     getattr(s, name).assign(np.ascontiguousarray(column.T).reshape(-1))
             physics = FusedPhysics(self.source, s)
-            if look:
-                physics.look()
+            if forward:
+                physics.forward()
             for _ in range(steps):
                 physics.step()
             return {
@@ -264,7 +264,7 @@ def test_dampers_that_push_are_those_of_mujoco(other: float):
 
 def test_what_is_seen_before_the_first_step_is_mujocos():
     model, (state,) = mechanism_of("workshop").model, states("workshop", 1)
-    found = physics_of("workshop").run([state], 0, look=True)
+    found = physics_of("workshop").run([state], 0, forward=True)
     data = mechanisms.data_at(model, state)
     assert np.abs(data.qfrc_constraint).max() > 1.0  # something acts
     gaps = apart(found, 0, {array: getattr(data, array).reshape(-1) for array in SEEN})

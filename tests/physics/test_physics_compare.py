@@ -246,7 +246,7 @@ def test_a_wrong_reward_is_found(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_term_names_the_functions_that_compute_it():
     root = Path(module.__file__).parents[2]
-    for term in module._TERMS:
+    for term in module.TERMS:
         assert term.places
         for place, function in zip(term.places, term.functions, strict=True):
             file, _, rest = place.partition(":")

@@ -495,13 +495,13 @@ def test_the_law_as_c_reads_and_writes_what_it_should():
     assert "s.saved.data[0 * s.worlds + world] = s.qpos.data[0 * s.worlds + world];" in text.before
     assert text.before.count("s.ctrl.data") == 3
     assert text.after.count("s.paid.data") == 4
-    assert text.look == text.again == ""
+    assert text.store_start == text.restore_start == ""
     ant = environment_of("Ant-v5")
     law = trace(ant, ant.model())
     known = "s.cfrc_ext.data[6 * s.worlds + world]"
     for forces, start_value in ((False, "0.0"), (True, known)):
         text = source(law, forces_at_start=forces)
-        line = next(each for each in text.look.splitlines() if "start_seen.data[0 " in each)
+        line = next(each for each in text.store_start.splitlines() if "start_seen.data[0 " in each)
         assert line.endswith(f"= {start_value};")
 
 

@@ -168,7 +168,7 @@ def test_imports_point_downward(path: Path):
     assert upward(part, imports_of(path.read_text())) == set()
 
 
-LAB = ("report", "experiments", "paper", "trials", "compare", "sweep", "overview")
+LAB = ("report", "experiments", "paper", "trials", "compare", "sweep", "run_page", "overview")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "lab").rglob("*.py")), ids=lambda p: str(p.name))

@@ -34,7 +34,7 @@ import warp
 import gensmooth as gs
 from gensmooth.physics import drivers, symbols
 from gensmooth.physics.environment import CompiledEnvironment
-from gensmooth.physics.fused.lanes import numbers
+from gensmooth.physics.fused.lanes import count_local_numbers
 from gensmooth.physics.mujoco_calls import load_mujoco, physics
 from gensmooth.physics.robots.hopper import hopper
 from gensmooth.rl.defaults import GPU_DIRECTIONS, NUM_DIRECTIONS
@@ -325,7 +325,7 @@ def test_as_many_worlds_side_by_side_as_a_thread_has_room_for(monkeypatch: pytes
     usual = simulator("own_robot:Cart", worlds=4).fused
     assert usual is not None
     assert usual.lanes == 4
-    need = 8 * numbers(usual.step)
+    need = 8 * count_local_numbers(usual.step)
 
     def made() -> WarpSimulator:
         options = WarpOptions(worlds=4, physics="fused")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
-from gensmooth.observe.observers import Observers, Seen, Start
+from gensmooth.observe.observers import Observers, Start, StepData
 from gensmooth.observe.table import Lines
 from gensmooth.searches import StepInfo
 
@@ -113,7 +113,7 @@ def shown(monkeypatch, start, steps):
     observers.start(start, {})
     for step, (now, evaluations) in enumerate(steps):
         clock[0] = now
-        observers.step(Seen(info(step, evaluations), 1), {})
+        observers.step(StepData(info(step, evaluations), 1), {})
     return out.getvalue().splitlines()
 
 

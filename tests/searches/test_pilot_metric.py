@@ -6,7 +6,8 @@ import scipy.stats
 
 import gensmooth as gs
 import theory_literal as literal
-from gensmooth.directions.draw import Address, MixedDraw, normals
+from gensmooth.directions.composed import MixedDraw
+from gensmooth.directions.draw import Address, normals
 from gensmooth.searches import metric
 from gensmooth.searches import mirrored_es as evolution
 

@@ -34,6 +34,23 @@ def test_it_finds_a_minimum_as_an_object_and_by_its_name():
         assert np.array_equal(again.x, res.x)
 
 
+def test_an_old_batch_and_wrong_arguments_are_errors_as_for_our_searches():
+    search = ShrinkingBall()
+    first = search.init(np.zeros(3), seed=0)
+    batch = search.ask(first)
+    later, _ = search.tell(first, batch, [bowl(x) for x in batch.points()])
+    with pytest.raises(
+        ValueError, match="The batch is of step 0, but the state is at step 1: pass"
+    ):
+        search.tell(later, batch, np.zeros(len(batch)))
+    with pytest.raises(ValueError, match=f"The step needs {len(batch)} values, but `tell` got 2"):
+        search.tell(first, batch, [1.0, 2.0])
+    with pytest.raises(ValueError, match="`samples` must be one of 'shared'"):
+        ShrinkingBall(samples="common")
+    with pytest.raises(ValueError, match="there are no samples to average"):
+        ShrinkingBall(num_samples=2)
+
+
 @pytest.mark.parametrize("workers", [2, gs.evaluators.Threads(3)])
 def test_workers_do_not_change_a_bit(workers):
     alone, many = (

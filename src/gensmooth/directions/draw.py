@@ -5,7 +5,8 @@ directions from a kernel law, :class:`QuantileDraw` from any quantile function. 
 numbers unless a caller requests the block (or the law itself stores one, as for orthogonal rows).
 
 Families of directions are built from :func:`normals`, :func:`signs`, :func:`dense` and
-:func:`quantiles`, which return a draw at an :class:`Address`.
+:func:`quantiles`, which return a draw at an :class:`Address`. :mod:`.composed` has draws that are
+made from other draws.
 """
 
 from collections.abc import Callable
@@ -310,111 +311,6 @@ class QuantileDraw:
         uniforms = np.empty((rows, stop - start))
         kernels.on_laws().uniforms(self._key, first, start // TILE, uniforms)
         return (self._scale * self._quantile(uniforms)).astype(self.dtype)
-
-
-@final
-class ScaledDraw:
-    """The directions of a base draw with entry j multiplied by ``scale[j]``: a diagonal metric.
-
-    Attributes:
-        base: The base draw.
-        scale: One number per parameter.
-    """
-
-    __slots__ = ("base", "dim", "dtype", "factor", "num_directions", "scale")
-
-    def __init__(self, base: Draw, scale: Array) -> None:
-        self.base = base
-        self.scale = scale.astype(base.dtype, copy=False)
-        self.dim = base.dim
-        self.dtype = base.dtype
-        self.factor = base.factor
-        self.num_directions = base.num_directions
-
-    def block(self) -> Array:
-        """See :meth:`Draw.block`."""
-        return self.base.block() * self.scale
-
-    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
-        """See :meth:`Draw.perturb`."""
-        base = self.base
-        if isinstance(base, KernelDraw) and not base.has_signs:
-            stretch = kernels.on_moments().stretch
-            base.over_tiles(stretch, x, self.scale, directions, spacings, out, size=out.size)
-            return out
-        base.perturb(np.zeros_like(x), directions, spacings, out)
-        out *= self.scale
-        out += x
-        return out
-
-    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
-        """See :meth:`Draw.combine`."""
-        return dense(self.block()).combine(weights)
-
-    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
-        """See :meth:`Draw.estimate`."""
-        return dense(self.block()).estimate(delta, unit)
-
-    def in_memory(self) -> "ScaledDraw":
-        """See :meth:`KernelDraw.in_memory`."""
-        base = self.base.in_memory() if isinstance(self.base, KernelDraw) else self.base
-        return self if base is self.base else ScaledDraw(base, self.scale)
-
-    def rescaled(
-        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
-    ) -> "ScaledDraw":
-        """See :meth:`Draw.rescaled`."""
-        base = self.base.rescaled(length=length, factor=factor, threads=threads)
-        return ScaledDraw(base, self.scale)
-
-
-class MixedDraw:
-    """The directions F z for the directions z of a base draw: a full metric, for few parameters.
-
-    Attributes:
-        base: The base draw.
-        mix: F, a lower triangular matrix of shape (d, d).
-    """
-
-    __slots__ = ("base", "dim", "dtype", "factor", "mix", "num_directions")
-
-    def __init__(self, base: Draw, mix: Array) -> None:
-        self.base = base
-        self.mix = mix.astype(base.dtype, copy=False)
-        self.dim = base.dim
-        self.dtype = base.dtype
-        self.factor = base.factor
-        self.num_directions = base.num_directions
-
-    def block(self) -> Array:
-        """See :meth:`Draw.block`."""
-        return self._mixed(self.base.block())
-
-    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
-        """See :meth:`Draw.perturb`."""
-        self.base.perturb(np.zeros_like(x), directions, spacings, out)
-        out[...] = self._mixed(out)
-        out += x
-        return out
-
-    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
-        """See :meth:`Draw.combine`."""
-        return dense(self.block()).combine(weights)
-
-    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
-        """See :meth:`Draw.estimate`."""
-        return dense(self.block()).estimate(delta, unit)
-
-    def rescaled(
-        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
-    ) -> "MixedDraw":
-        """See :meth:`Draw.rescaled`."""
-        base = self.base.rescaled(length=length, factor=factor, threads=threads)
-        return MixedDraw(base, self.mix)
-
-    def _mixed(self, rows: Array) -> Array:
-        """Return F z for every row z, summed in the same order for any number of rows."""
-        return (rows[:, None, :] * self.mix).sum(axis=-1)
 
 
 def signs(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTION) -> KernelDraw:

@@ -66,7 +66,17 @@ def choose_directions(
         return _find(default if name is None else name, also).make()
     if name is not None:
         raise ValueError("Pass either `method=` or `directions=`, not both.")
+    refuse_name(directions)
     return check_directions(directions)
+
+
+def refuse_name(directions: object) -> None:
+    """Raise an error if the argument ``directions`` is a name, which belongs in ``method``."""
+    if isinstance(directions, str):
+        raise TypeError(
+            f"`directions` must be an object such as gs.Bernoulli(), but is {directions!r}: for a "
+            f"name, pass method={directions!r}."
+        )
 
 
 def predictions(

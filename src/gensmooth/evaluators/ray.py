@@ -481,10 +481,12 @@ def _end_process(process: ProcessIdentity) -> None:
 def die_with_raylet() -> None:
     """Ask the kernel to kill this process when its raylet, Ray's server on this machine, ends.
 
-    An actor exits when it notices that its raylet is gone, but a frozen actor does not notice. The
-    kernel wakes stopped orphans of a session, but only those that had fully stopped before their
-    parent ended. The kernel sends the signal when the *thread* that started this process ends; a
-    raylet starts its workers from its main loop, so that thread lives as long as the raylet.
+    An actor exits when it notices that its raylet is gone, but a frozen actor (one that was stopped
+    by SIGSTOP) does not notice. The kernel wakes some frozen processes whose parent has ended, but
+    not those that were frozen too shortly before.
+
+    The kernel sends the signal when the *thread* that started this process ends. A raylet starts
+    its workers from its main loop, so this thread lives as long as the raylet.
     """
     raylet = os.environ.get("RAY_RAYLET_PID", "")
     if sys.platform != "linux" or raylet != str(os.getppid()):

@@ -1,8 +1,8 @@
 """Experiments: the paper's studies and custom ones, comparisons, sweeps, and their pages.
 
 A study is a :class:`Study`, a deterministic list of runs. :func:`run_study` executes the missing
-runs and judges the claims, and :func:`write_report` writes the page. CONTRIBUTING.md shows how to
-add one.
+runs and judges the claims, and :func:`write_report` writes the page. docs/contributing/study.md
+shows how to add one.
 """
 
 from gensmooth.lab.experiments.options import GridOptions, Options, SeededOptions, option

@@ -7,7 +7,7 @@ trackers to ``gs.minimize(..., trackers=[...])``, or write your own. See ``docs/
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gensmooth.observe.observers import Observers, Progress, Seen, Start, Tracker, scalars
+from gensmooth.observe.observers import Observers, Progress, Start, StepData, Tracker, scalars
 
 if TYPE_CHECKING:
     from gensmooth.observe.table import Lines, LiveTable, display
@@ -24,8 +24,8 @@ __all__ = [
     "MLflow",
     "Observers",
     "Progress",
-    "Seen",
     "Start",
+    "StepData",
     "TensorBoard",
     "Tracker",
     "WandB",

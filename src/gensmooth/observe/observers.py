@@ -40,8 +40,8 @@ class Start(NamedTuple):
     message: str = ""
 
 
-class Seen(NamedTuple):
-    """A program's data about a step.
+class StepData(NamedTuple):
+    """What a program reports about a step.
 
     Attributes:
         info: The step's info.
@@ -144,21 +144,21 @@ class Observers:
             tracker.start(start)
             self._active.append(tracker)
 
-    def step(self, seen: Seen, faults: Mapping[str, int]) -> None:
+    def step(self, data: StepData, faults: Mapping[str, int]) -> None:
         """See :class:`Tracker`; ``faults`` are those of this step."""
         self._faults.update(faults)
         now = time.monotonic()
-        rate = self._meter.rate(now, seen.info.evaluations)
+        rate = self._meter.rate(now, data.info.evaluations)
         progress = Progress(
-            info=seen.info,
+            info=data.info,
             faults=dict(self._faults),
-            workers=seen.workers,
+            workers=data.workers,
             seconds=now - self._began,
             rate=rate,
-            remaining=self._remaining(seen.info) / rate
+            remaining=self._remaining(data.info) / rate
             if rate and self._meter.is_reliable
             else float("inf"),
-            more=seen.more,
+            more=data.more,
         )
         for tracker in list(self._active):
             self._try(tracker, "step", progress)

@@ -17,7 +17,7 @@ from gensmooth.describe import describe_parts, number, plain, whole
 from gensmooth.estimators import Plan
 from gensmooth.evaluators import Evaluated, EvaluationError, Evaluator, Objective, Session
 from gensmooth.evaluators.base import tell
-from gensmooth.observe import Seen, Start
+from gensmooth.observe import Start, StepData
 from gensmooth.optimize.advice import advice
 from gensmooth.optimize.files import coordinates_from_json, search_from_json
 from gensmooth.parameters import as_bounds, as_parameters
@@ -450,9 +450,11 @@ class Minimization(Program[MinimizeState, Record, Result]):
             max_steps=self.limits.max_steps,
         )
 
-    def seen(self, state: MinimizeState, records: Sequence[Record], session: Session) -> Seen:
+    def step_data(
+        self, state: MinimizeState, records: Sequence[Record], session: Session
+    ) -> StepData:
         """See :class:`~gensmooth.runs.Program`."""
-        return Seen(records[-1].info, session.workers)
+        return StepData(records[-1].info, session.workers)
 
     def summary(self, result: Result) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""

@@ -7,15 +7,15 @@ then the environment's observation and reward. :func:`compare` computes each ter
 same state. It names the first term that differs by more than rounding, the joint, body or contact
 where it differs, and the functions that compute it.
 
-The terms up to ``efc_aref`` are the expressions of :mod:`gensmooth.physics.mechanics`, evaluated on
-numbers (:mod:`gensmooth.physics.step_terms`). The terms from ``qfrc_constraint`` to ``cfrc_ext``
-come from the compiled function (:mod:`gensmooth.physics.fused`). It runs on the CPU, compiled by
-Warp or, if Warp is not installed, by the machine's C++ compiler. For the environment's terms, the
-traced functions are compared with the original Python functions.
+The terms up to ``efc_aref`` (:mod:`gensmooth.physics.terms` lists all) are the expressions of
+:mod:`gensmooth.physics.mechanics`, evaluated on numbers (:mod:`gensmooth.physics.step_terms`). The
+terms from ``qfrc_constraint`` to ``cfrc_ext`` come from the compiled function
+(:mod:`gensmooth.physics.fused`). It runs on the CPU, compiled by Warp or, if Warp is not installed,
+by the machine's C++ compiler. For the environment's terms, the traced functions are compared with
+the original Python functions.
 """
 
 import copy
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,158 +32,21 @@ from gensmooth.physics import registry
 from gensmooth.physics.drivers import FusedPhysics, load_warp, sizes
 from gensmooth.physics.entry_names import active_constraints, entry_name, pair_name
 from gensmooth.physics.environment import CompiledEnvironment
-from gensmooth.physics.fused import constraints, integrators, outputs, solver
-from gensmooth.physics.fused import source as fused_source
 from gensmooth.physics.fused.source import FusedSource, fused
 from gensmooth.physics.host_compiler import HostPhysics, find_compiler
-from gensmooth.physics.mechanics import contacts, models, softness
-from gensmooth.physics.mechanics.contacts import axes_of, jacobian, moving
 from gensmooth.physics.mechanics.mechanism import Mechanism
 from gensmooth.physics.mechanics.models import UnsupportedMechanismError
-from gensmooth.physics.mechanics.placed import Placed, place
-from gensmooth.physics.mechanics.spatial import Inertia, Spatial
 from gensmooth.physics.mujoco_calls import load_mujoco, physics, quiet
 from gensmooth.physics.step_terms import State, both_values, forward, is_on_edge, pair_number
-from gensmooth.physics.symbolic_numpy import rebuilt
 from gensmooth.physics.symbols import Slot, TraceError, value_of
+from gensmooth.physics.terms import COMPILED, OUTCOME, TERMS, Term, place_of
 from gensmooth.physics.tracing import DATA, Traced, trace
 
 Array = NDArray[np.float64]
 Values = dict[str, Array]
 
-_FORMULA = 1e-10  # relative tolerance of terms that are formulas
-_SOLUTION = 1e-8  # relative tolerance of terms that depend on MuJoCo's iterative solver
 _FRAMES = 5  # MuJoCo steps between two states of a model without an environment
 _BEYOND = 0.01  # how far beyond its limit a joint is in the states that test it, in rad or m
-
-
-@final
-@dataclass(frozen=True)
-class Term:
-    """One term of a step.
-
-    Attributes:
-        name: Its name in MuJoCo's data, or in the environment.
-        meaning: Its meaning, in words.
-        functions: Our functions that compute it.
-        tolerance: The largest relative difference that counts as rounding.
-    """
-
-    name: str
-    meaning: str
-    functions: tuple[Callable[..., Any], ...]
-    tolerance: float = _FORMULA
-
-    @property
-    def places(self) -> list[str]:
-        """The file, line and name of each function."""
-        return [_place(each) for each in self.functions]
-
-
-def _place(function: Callable[..., Any]) -> str:
-    plain = inspect.unwrap(function)
-    file = Path(inspect.getsourcefile(plain) or "").relative_to(Path(__file__).parent)
-    line = inspect.getsourcelines(plain)[1]
-    return f"gensmooth/physics/{file.as_posix()}:{line} ({plain.__qualname__})"
-
-
-_INTEGRATORS = (integrators.euler, integrators.runge_kutta)
-_TRACED = (trace, rebuilt, value_of)
-
-# In the order of a step: a term depends on those before it.
-_TERMS = (
-    Term(
-        "xpos", "positions of bodies", (models.parts, place, Placed.body_position, Placed._in_world)
-    ),
-    Term("xquat", "orientations of bodies", (place, Placed.body_quaternion)),
-    Term("geom_xpos", "positions of geoms", (Placed.geom_position, Placed.geom)),
-    Term("site_xpos", "positions of sites", (Placed.site_position,)),
-    Term("subtree_com", "centres of mass", (Placed.centre, Placed._centre_of_body)),
-    Term("cinert", "inertia of each body", (Placed.body_inertia,)),
-    Term(
-        "qM",
-        "mass matrix",
-        (
-            Placed.mass_matrix,
-            Placed._inertia,
-            models.rigid_inertia,
-            Inertia.times,
-            Spatial.dot,
-            models.parts,
-            place,
-        ),
-    ),
-    Term("cvel", "velocity of each body", (Placed.body_velocity, Placed.velocities)),
-    Term(
-        "qfrc_bias",
-        "gravity, Coriolis and centrifugal forces",
-        (
-            Placed._inertial_forces,
-            Placed._drift,
-            Placed.velocities,
-            Spatial.of_motion,
-            Spatial.of_force,
-            Inertia.times,
-            Placed._along_joints,
-        ),
-    ),
-    Term(
-        "qfrc_passive",
-        "springs, dampers and fluid",
-        (Placed._with_joints, Placed._without_fluid, Placed._fluid, Placed._along_joints),
-    ),
-    Term("qfrc_actuator", "forces of the actuators", (Placed.actuation,)),
-    Term("limits", "joint limits that act: distance and margin", (softness.limits,)),
-    Term(
-        "contact.geom",
-        "which geoms touch, and at how many points",
-        (models.pairs, models.parallel, contacts._contacts_of_pair),
-    ),
-    Term(
-        "contact.dist",
-        "distances and margins of contacts",
-        (contacts._contacts_of_pair, contacts.Segments.nearest, softness.contact_law),
-    ),
-    Term("contact.frame", "points and axes of contacts", (axes_of, contacts._contacts_of_pair)),
-    Term("efc_J", "Jacobian of limits and contacts", (jacobian, moving, softness.contact_law)),
-    Term(
-        "efc_D",
-        "stiffness of limits and contacts",
-        (softness.Softness.pull, softness.softness, softness.contact_law, softness.limits),
-    ),
-    Term(
-        "efc_aref",
-        "reference acceleration of limits and contacts",
-        (softness.softness, softness.Softness.pull, softness.contact_law, softness.limits),
-    ),
-    Term(
-        "qfrc_constraint",
-        "forces of the constraints",
-        (
-            constraints.write_limits,
-            constraints.write_contacts,
-            fused_source.evaluate,
-            solver.write_solver,
-            outputs.write_outputs,
-        ),
-        _SOLUTION,
-    ),
-    Term(
-        "qacc",
-        "accelerations in the step (of RK4, in its last stage)",
-        (solver.write_solver, fused_source.evaluate),
-        _SOLUTION,
-    ),
-    Term("qvel", "velocities after the step", _INTEGRATORS, _SOLUTION),
-    Term("qpos", "positions after the step", _INTEGRATORS, _SOLUTION),
-    Term("cfrc_ext", "contact forces on bodies", (outputs.write_outputs,), _SOLUTION),
-    Term("observation", "the environment's observation", _TRACED),
-    Term("reward", "the environment's reward", _TRACED),
-    Term("bonus", "the survival bonus in it", _TRACED),
-    Term("ended", "whether the episode ends", _TRACED),
-)
-_COMPILED = ("qfrc_constraint", "qacc", "qvel", "qpos", "cfrc_ext")
-_OUTCOME = ("reward", "bonus", "ended")
 
 
 @final
@@ -254,7 +117,7 @@ class StepComparison:
         earlier = self.differences[: self.differences.index(difference)]
         agreeing = [each.term for each in earlier if each.agrees and each.size]
         return [
-            (_place(function), [term.name for term in agreeing if function in term.functions])
+            (place_of(function), [term.name for term in agreeing if function in term.functions])
             for function in difference.term.functions
         ]
 
@@ -380,7 +243,7 @@ class _Tally:
     """The largest difference of each term so far."""
 
     def __init__(self) -> None:
-        self._tolerances = {term.name: term.tolerance for term in _TERMS}
+        self._tolerances = {term.name: term.tolerance for term in TERMS}
         self._largest: dict[str, float] = {}
         self._sizes: dict[str, int] = {}
         self._examples: dict[str, _Example] = {}
@@ -400,9 +263,7 @@ class _Tally:
 
     def differences(self, model: Any) -> tuple[Difference, ...]:
         """Return each term that was compared, in the order of a step."""
-        return tuple(
-            self._difference(model, term) for term in _TERMS if term.name in self._examples
-        )
+        return tuple(self._difference(model, term) for term in TERMS if term.name in self._examples)
 
     def _difference(self, model: Any, term: Term) -> Difference:
         example = self._examples[term.name]
@@ -485,8 +346,8 @@ def _play(
             return float((after if key.moved else before)[key.array][key.entry])
 
         ours = {"observation": _evaluated(law.observe, "observation", read)}
-        ours |= dict(zip(_OUTCOME, _evaluated(law.step, "paid", read), strict=False))
-        tally.add(step, ours, {"observation": seen, **dict(zip(_OUTCOME, outcome, strict=False))})
+        ours |= dict(zip(OUTCOME, _evaluated(law.step, "paid", read), strict=False))
+        tally.add(step, ours, {"observation": seen, **dict(zip(OUTCOME, outcome, strict=False))})
         ended = bool(outcome[2])
 
 
@@ -546,7 +407,7 @@ def _add_compiled(
     run = _runner()
     if run is None:
         return (
-            f"{', '.join(_COMPILED)} were not compared, because this machine has neither Warp (pip "
+            f"{', '.join(COMPILED)} were not compared, because this machine has neither Warp (pip "
             "install 'gensmooth[rl,cuda]') nor a C++ compiler."
         )
     at_start, moved = run(fused(mechanism, ["step", "forces"], read), arrays)
@@ -578,7 +439,7 @@ def _runner() -> Callable[[FusedSource, Values], tuple[Values, Values]] | None:
 def _by_compiler(compiler: str, source: FusedSource, arrays: Values) -> tuple[Values, Values]:
     """Return the arrays of all worlds before and after a step, run by the C++ compiler."""
     driver = HostPhysics(compiler, source, arrays, arrays["qpos"].shape[1])
-    driver.look()
+    driver.forward()
     at_start = {name: each.copy() for name, each in arrays.items()}
     driver.step()
     return at_start, arrays
@@ -602,7 +463,7 @@ def _by_warp(source: FusedSource, arrays: Values) -> tuple[Values, Values]:
                 for name, each in arrays.items()
             }
 
-        driver.look()
+        driver.forward()
         at_start = numbers()
         driver.step()
         return at_start, numbers()

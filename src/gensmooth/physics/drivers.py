@@ -16,7 +16,7 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
-from gensmooth.physics.fused.lanes import numbers
+from gensmooth.physics.fused.lanes import count_local_numbers
 from gensmooth.physics.fused.outputs import FUSED_DATA
 from gensmooth.physics.fused.source import FusedSource, fused
 from gensmooth.physics.mechanics.mechanism import Mechanism
@@ -106,7 +106,7 @@ class DevicePhysics(Protocol):
     """The interface of a driver: moves worlds.
 
     Attributes:
-        forces_at_start: Whether :meth:`look` computes ``cfrc_ext``, as MuJoCo does for sensors.
+        forces_at_start: Whether :meth:`forward` computes ``cfrc_ext``, as MuJoCo does for sensors.
     """
 
     forces_at_start: bool
@@ -115,8 +115,8 @@ class DevicePhysics(Protocol):
         """Move all worlds that have a trial by one environment step."""
         ...
 
-    def look(self) -> None:
-        """Compute the derived arrays of worlds that have just been placed."""
+    def forward(self) -> None:
+        """Compute the derived arrays of worlds that have just been placed, as ``mj_forward``."""
         ...
 
     def complete(self) -> bool:
@@ -163,9 +163,9 @@ class FusedPhysics:
         else:
             launch(kernel, dim=32 * self._groups, inputs=[self._s, self._groups], block_dim=32)
 
-    def look(self) -> None:
+    def forward(self) -> None:
         """See :class:`DevicePhysics`."""
-        self._wp.launch(self._kernels.look, dim=self._s.worlds, inputs=[self._s])
+        self._wp.launch(self._kernels.forward, dim=self._s.worlds, inputs=[self._s])
 
     def begin(self) -> None:
         """See :class:`DevicePhysics`."""
@@ -202,7 +202,7 @@ def write_fused(model: Any, law: Traced, lanes: int = 1, *, cuda: bool = False) 
         if key.array == "cfrc_ext" and model.nsensor:
             raise UnsupportedMechanismError("contact forces beside sensors")
     source = fused(Mechanism(model), law.calls, read)
-    room = (_LOCAL_MEMORY if cuda else _STACK) // (8 * numbers(source.step))
+    room = (_LOCAL_MEMORY if cuda else _STACK) // (8 * count_local_numbers(source.step))
     if not room:
         raise UnsupportedMechanismError("more possible contacts than a thread has room for")
     while lanes > room:
@@ -266,7 +266,7 @@ class MujocoWarpPhysics:
                 self._mjw.rne_postconstraint(self._model, self._data)
         self._exchange(self._out, to_theirs=False)
 
-    def look(self) -> None:
+    def forward(self) -> None:
         """See :class:`DevicePhysics`."""
         self._exchange(self._in, to_theirs=True)
         self._mjw.forward(self._model, self._data)

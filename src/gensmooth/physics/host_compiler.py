@@ -34,11 +34,11 @@ static void step_of(Worlds s, int world) {{
 {opening}
 {step}
 }}
-static void look_of(Worlds s, int world) {{
+static void forward_of(Worlds s, int world) {{
 {opening}
-{look}
+{forward}
 }}
-extern "C" void look(Worlds* s) {{ for (int k = 0; k < s->worlds; ++k) look_of(*s, k); }}
+extern "C" void forward(Worlds* s) {{ for (int k = 0; k < s->worlds; ++k) forward_of(*s, k); }}
 extern "C" void step(Worlds* s) {{ for (int k = 0; k < s->worlds; ++k) step_of(*s, k); }}
 """
 
@@ -70,7 +70,7 @@ class HostPhysics:
     ) -> None:
         names = ", ".join(arrays)
         text = _TEXT.format(
-            arrays=names, opening=opening(1), step=source.step, look=source.look or ";"
+            arrays=names, opening=opening(1), step=source.step, forward=source.forward or ";"
         )
         self._library = _compile(compiler, text)
         fields = [("worlds", ctypes.c_int), *((name, ctypes.c_void_p) for name in arrays)]
@@ -78,9 +78,9 @@ class HostPhysics:
         self._keep = arrays  # the library stores their addresses
         self._worlds: Any = kind(worlds, *(each.ctypes.data for each in arrays.values()))
 
-    def look(self) -> None:
+    def forward(self) -> None:
         """Compute the derived arrays of worlds that have not moved yet."""
-        self._library.look(ctypes.byref(self._worlds))
+        self._library.forward(ctypes.byref(self._worlds))
 
     def step(self) -> None:
         """Move all worlds by a step."""

@@ -259,16 +259,16 @@ class LawSource(NamedTuple):
 
     Attributes:
         begin: ``(s, world, trial)``: moves a world to the start of the trial.
-        look: ``(s, world, trial)``: stores the derived numbers of a world at its start.
-        again: ``(s, world, trial)``: restores the numbers that were stored for the trial.
+        store_start: ``(s, world, trial)``: stores the derived numbers of a world at its start.
+        restore_start: ``(s, world, trial)``: restores the numbers stored for the trial.
         observe: ``(s, world)``: computes the observation.
         before: ``(s, world)``: sets the controls, and saves numbers that the step needs later.
         after: ``(s, world)``: computes reward, bonus, end and success, and updates the memory.
     """
 
     begin: str
-    look: str
-    again: str
+    store_start: str
+    restore_start: str
     observe: str
     before: str
     after: str
@@ -303,12 +303,12 @@ def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
             return f"s.saved.data[{saved[key]} * s.worlds + world]"
         return direct(key)
 
-    look, again = Writer(direct), Writer(direct)
+    store_start, restore_start = Writer(direct), Writer(direct)
     for key, number in seen.items():
         zero = key.array == "cfrc_ext" and not forces_at_start
         value = "0.0" if zero else direct(key)
-        look.add(f"s.start_seen.data[{number} * s.capacity + trial] = {value};")
-        again.add(
+        store_start.add(f"s.start_seen.data[{number} * s.capacity + trial] = {value};")
+        restore_start.add(
             f"s.seen.data[{number} * s.worlds + world] = "
             f"s.start_seen.data[{number} * s.capacity + trial];"
         )
@@ -322,7 +322,7 @@ def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
     begin, observe = Writer(direct), Writer(now)
     _store(begin, traced.begin, direct)
     _store(observe, traced.observe, direct)
-    bodies = (begin, look, again, observe, before, after)
+    bodies = (begin, store_start, restore_start, observe, before, after)
     return LawSource(*("\n".join(writer.lines) for writer in bodies))
 
 

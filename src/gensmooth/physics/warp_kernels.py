@@ -96,7 +96,7 @@ class LawKernels(NamedTuple):
     """The kernels of an environment."""
 
     place: Any
-    look: Any
+    store_start: Any
     refill: Any
     observe: Any
     before: Any
@@ -109,14 +109,14 @@ def law_kernels(source: LawSource) -> LawKernels:
     @wp.func_native(source.begin)
     def begin(s: Worlds, world: int, trial: int): ...
 
-    @wp.func_native(source.look or ";")
-    def see(s: Worlds, world: int, trial: int): ...
+    @wp.func_native(source.store_start or ";")
+    def store(s: Worlds, world: int, trial: int): ...
 
-    @wp.func_native(source.again or ";")
-    def see_again(s: Worlds, world: int, trial: int): ...
+    @wp.func_native(source.restore_start or ";")
+    def restore(s: Worlds, world: int, trial: int): ...
 
     @wp.func_native(source.observe)
-    def fill_in(s: Worlds, world: int): ...
+    def write_observation(s: Worlds, world: int): ...
 
     @wp.func_native(source.before)
     def prepare(s: Worlds, world: int): ...
@@ -132,11 +132,11 @@ def law_kernels(source: LawSource) -> LawKernels:
             begin(s, world, trial)
 
     @wp.kernel(module="unique", enable_backward=False)
-    def look(s: Worlds, first: int):
+    def store_start(s: Worlds, first: int):
         world = wp.tid()
         trial = first + world
         if trial < s.trials[0]:
-            see(s, world, trial)
+            store(s, world, trial)
 
     @wp.kernel(module="unique", enable_backward=False)
     def refill(s: Worlds):
@@ -154,13 +154,13 @@ def law_kernels(source: LawSource) -> LawKernels:
         s.bonus[world] = wp.float64(0.0)
         s.success[world] = wp.float64(0.0)
         begin(s, world, trial)
-        see_again(s, world, trial)
+        restore(s, world, trial)
 
     @wp.kernel(module="unique", enable_backward=False)
     def observe(s: Worlds):
         world = wp.tid()
         if s.trial[world] >= 0:
-            fill_in(s, world)
+            write_observation(s, world)
 
     @wp.kernel(module="unique", enable_backward=False)
     def before(s: Worlds):
@@ -207,14 +207,14 @@ def law_kernels(source: LawSource) -> LawKernels:
             s.done[world] = 1
             wp.atomic_add(s.finished, 0, 1)
 
-    return LawKernels(place, look, refill, observe, before, after)
+    return LawKernels(place, store_start, refill, observe, before, after)
 
 
 class PhysicsKernels(NamedTuple):
     """The kernels of a robot's physics: a thread moves one world, or several side by side."""
 
     step: Any
-    look: Any
+    forward: Any
 
 
 def physics_kernels(source: FusedSource) -> PhysicsKernels:
@@ -223,8 +223,8 @@ def physics_kernels(source: FusedSource) -> PhysicsKernels:
     @wp.func_native(f"{opening(source.lanes)}\n{source.step}")
     def move(s: Worlds, world: int): ...
 
-    @wp.func_native(f"{opening(1)}\n{source.look}")
-    def see(s: Worlds, world: int): ...
+    @wp.func_native(f"{opening(1)}\n{source.forward}")
+    def derive(s: Worlds, world: int): ...
 
     @wp.kernel(module="unique", enable_backward=False)
     def step(s: Worlds, groups: int):
@@ -238,10 +238,10 @@ def physics_kernels(source: FusedSource) -> PhysicsKernels:
         move(s, wp.tid() * wp.static(source.lanes))
 
     @wp.kernel(module="unique", enable_backward=False)
-    def look(s: Worlds):
-        see(s, wp.tid())
+    def forward(s: Worlds):
+        derive(s, wp.tid())
 
-    return PhysicsKernels(step if source.lanes == 1 else step_side_by_side, look)
+    return PhysicsKernels(step if source.lanes == 1 else step_side_by_side, forward)
 
 
 @wp.kernel(enable_backward=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.describe import describe_parts, number, plain, whole
-from gensmooth.observe import Seen, Start
+from gensmooth.observe import Start, StepData
 from gensmooth.results import status_of, table
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import EnvironmentInfo
@@ -426,7 +426,9 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             words=_WORDS,
         )
 
-    def seen(self, state: TrainState, records: Sequence[TrainRecord], session: Rollouts) -> Seen:
+    def step_data(
+        self, state: TrainState, records: Sequence[TrainRecord], session: Rollouts
+    ) -> StepData:
         """See :class:`~gensmooth.runs.Program`."""
         iteration = records[-1].iteration
         more = {"environment steps": float(iteration.env_steps), "length": iteration.mean_length}
@@ -435,7 +437,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             more |= {"test return": test.mean_return, "best test": state.best.mean_return}
             if test.success is not None:
                 more["success"] = test.success
-        return Seen(iteration.info, session.workers, more)
+        return StepData(iteration.info, session.workers, more)
 
     def summary(self, result: TrainResult) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""

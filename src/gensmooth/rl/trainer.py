@@ -29,7 +29,6 @@ Array = NDArray[np.float64]
 
 _SAME = 1e-10  # the relative difference below which rewards count as equal
 
-
 _LOGGED = "The traceback of an exception is in the log."
 _CAUSES = (
     "it raised an exception, became unstable, or returned an observation or reward that is not "
@@ -37,7 +36,7 @@ _CAUSES = (
 )
 
 
-class Best(NamedTuple):
+class BestPolicy(NamedTuple):
     """The policy with the best test so far.
 
     Attributes:
@@ -66,7 +65,7 @@ class TrainState(NamedTuple):
     search: SearchState
     statistics: Statistics
     env_steps: int
-    best: Best
+    best: BestPolicy
 
 
 class Iteration(NamedTuple):
@@ -134,8 +133,9 @@ class Trainer:
     def init(self, seed: int) -> TrainState:
         """Return the state before the first step."""
         search = self.search.init(self.policy.initial(seed), seed=seed)
-        none = statistics(self.info.observation_size)
-        return TrainState(search, none, 0, Best(-math.inf, 0, search.x, none))
+        nothing_seen = statistics(self.info.observation_size)
+        best = BestPolicy(-math.inf, 0, search.x, nothing_seen)
+        return TrainState(search, nothing_seen, 0, best)
 
     def scaling(self, state: TrainState) -> Scaling:
         """Return the scaling of observations in the next step and in a test of this state."""
@@ -178,7 +178,7 @@ class Trainer:
             ) from tested.failure
         test = summary(tested, state.search.step, state.search.evaluations, state.env_steps)
         if test.mean_return > state.best.mean_return:
-            best = Best(test.mean_return, test.step, state.search.x, state.statistics)
+            best = BestPolicy(test.mean_return, test.step, state.search.x, state.statistics)
             state = state._replace(best=best)
         return state, test
 
@@ -266,8 +266,7 @@ def unpack_training(
     """Restore a packed state.
 
     Raises:
-        ValueError: If it does not match this training; ``TypeError`` and ``LookupError`` mean the
-            same.
+        ValueError, TypeError or LookupError: If it does not match this training.
     """
     if meta["seed"] != seed:
         raise ValueError(f"its seed is {str(meta['seed'])[:80]}, not {seed}")
@@ -281,5 +280,5 @@ def unpack_training(
     search = states.unpack_search(trainer.search, meta, arrays, x0=x0)
     mean_return, step = number(best["mean_return"]), whole(best["step"])
     best_x = states.like(x0, arrays, "best_x")
-    best_policy = Best(mean_return, step, best_x, moments(best, "best_"))
+    best_policy = BestPolicy(mean_return, step, best_x, moments(best, "best_"))
     return TrainState(search, moments(meta, ""), whole(meta["env_steps"]), best_policy)

@@ -174,9 +174,9 @@ class Run(Generic[S, R, T]):
                 folder.record(self.step - 1, program.write_record(last))
                 folder.write_files(program, state, self.records, saved=False)
             if self._observers is not None:
-                seen = program.seen(state, self.records, session)
-                if seen is not None:
-                    self._observers.step(seen, program.faults(last))
+                data = program.step_data(state, self.records, session)
+                if data is not None:
+                    self._observers.step(data, program.faults(last))
         return end
 
     def _save(self) -> None:

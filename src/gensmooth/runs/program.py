@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import NDArray
 
-from gensmooth.observe.observers import Seen, Start
+from gensmooth.observe.observers import Start, StepData
 from gensmooth.runs.journal import Journal
 from gensmooth.runs.stopping import End
 
@@ -164,7 +164,12 @@ class Program(ABC, Generic[S, R, T]):
         """Return the observers' data at the start; ``start`` has the data common to all runs."""
         return start
 
-    def seen(self, state: S, records: Sequence[R], session: Any) -> Seen | None:  # noqa: ARG002
+    def step_data(
+        self,
+        state: S,  # noqa: ARG002
+        records: Sequence[R],  # noqa: ARG002
+        session: Any,  # noqa: ARG002
+    ) -> StepData | None:
         """Return the observers' data about the last step; ``None`` to skip them."""
         return None
 

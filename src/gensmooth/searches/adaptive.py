@@ -23,11 +23,12 @@ from typing import Any, NamedTuple, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import checks, kernels, streams
+from gensmooth import checks, kernels
 from gensmooth.batch import Batch
-from gensmooth.directions.draw import Address, Draw, MixedDraw, ScaledDraw, dense, normals, signs
+from gensmooth.directions.composed import JoinedDraw, MixedDraw, ScaledDraw
+from gensmooth.directions.draw import Address, Draw, dense, normals, signs
 from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
-from gensmooth.parameters import Bounds, as_bounds, as_parameters, find_units, is_tree
+from gensmooth.parameters import Bounds, as_bounds, find_units
 from gensmooth.searches.protocol import (
     MAX_SAMPLED_DIRECTIONS,
     FailurePolicy,
@@ -37,9 +38,8 @@ from gensmooth.searches.protocol import (
     StepInfo,
     check_sizes,
     mean_value,
+    standard_errors,
 )
-from gensmooth.searches.random_search import mismatch, standard_errors
-from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
@@ -227,20 +227,11 @@ class AdaptiveSearch(Search):
             most_directions=checks.optional(
                 checks.count, "most_directions", self.most_directions, least=2
             ),
-            num_samples=checks.count("num_samples", self.num_samples),
-            maximize=checks.flag("maximize", self.maximize),
             min_fraction=checks.share("min_fraction", self.min_fraction, one=True),
             threads=checks.count("threads", self.threads),
         )
+        super().__post_init__()
         check_sizes(self.num_directions or 1, self.num_samples)
-        checks.one_of("on_failure", self.on_failure, ("raise", "drop"))
-        if self.samples is not None:
-            checks.one_of("samples", self.samples, ("shared", "paired", "independent"))
-        elif self.num_samples != 1:
-            raise ValueError(
-                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
-                "pass `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
-            )
 
     # --- the algorithm, defined by each subclass --------------------------------------------------
 
@@ -266,32 +257,16 @@ class AdaptiveSearch(Search):
     @final
     def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
         """Return the state before the first step; ``x0`` is an array or a structure of arrays."""
-        x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
-        if self.bounds is not None:
-            bounds = as_bounds(self.bounds, x)
-            np.clip(x, bounds.lower, bounds.upper, out=x)
-        step = self.begin(x, self._initial_knowledge(x))
-        kept = Kept(step.known, step.memory)
-        return SearchState(x, 0, 0, streams.check_seed(seed), kept, step.request, tree)
+        state = self.first_state(x0, seed=seed)
+        step = self.begin(state.x, self._initial_knowledge(state.x))
+        return state._replace(kept=Kept(step.known, step.memory), sent=step.request)
 
     @final
     def ask(self, state: SearchState) -> Batch:
         """Return the evaluations of the next step, a pure function of the state."""
-        request, x = request_of(state), state.x
-        bounds = None if self.bounds is None else as_bounds(self.bounds, x)
-        plan = self._plan(request)
-        return Batch(
-            x,
-            state.step,
-            state.seed,
-            self._draw(request, state),
-            plan,
-            request.spacing,
-            np.multiply(request.spacing, plan.side, dtype=np.float64),
-            self.samples,
-            bounds,
-            tree=state.tree,
-        )
+        request = request_of(state)
+        draw, plan = self._draw(request, state), self._plan(request)
+        return self.batch_of(state, draw, plan, spacing=request.spacing)
 
     @final
     @np.errstate(over="ignore", invalid="ignore")
@@ -311,11 +286,7 @@ class AdaptiveSearch(Search):
             errors: The standard errors of the values, if they are known. No point is then evaluated
                 twice, and values with large errors get smaller weights.
         """
-        if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError(mismatch(batch, state))
-        raw = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
-        if len(raw) != len(batch):
-            raise ValueError(f"The step needs {len(batch)} values, but `tell` got {len(raw)}.")
+        raw = self.check_values(state, batch, values)
         batch, request = batch.flat(), request_of(state)
         known, memory = kept_of(state)
         errors2 = None
@@ -549,50 +520,6 @@ class AdaptiveSearch(Search):
     def saw_one_value(self, state: SearchState, steps: Sequence[StepInfo]) -> bool:  # noqa: ARG002
         """Return whether all values so far were equal."""
         return kept_of(state).known.all_equal and state.evaluations > 2
-
-
-@final
-class JoinedDraw:
-    """The directions of two draws, one after the other."""
-
-    __slots__ = ("dim", "dtype", "factor", "first", "num_directions", "second")
-
-    def __init__(self, first: Draw, second: Draw) -> None:
-        self.first, self.second = first, second
-        self.dim, self.dtype, self.factor = first.dim, first.dtype, first.factor
-        self.num_directions = first.num_directions + second.num_directions
-
-    def block(self) -> Array:
-        """See :class:`~gensmooth.directions.Draw`."""
-        return np.concatenate([self.first.block(), self.second.block()])
-
-    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
-        """See :class:`~gensmooth.directions.Draw`."""
-        if not (directions >= self.first.num_directions).any():
-            return self.first.perturb(x, directions, spacings, out)
-        for row, (direction, spacing) in enumerate(zip(directions, spacings, strict=True)):
-            draw, index = (self.first, direction)
-            if direction >= self.first.num_directions:
-                draw, index = self.second, direction - self.first.num_directions
-            draw.perturb(x, np.array([index]), np.array([spacing]), out[row : row + 1])
-        return out
-
-    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
-        """See :class:`~gensmooth.directions.Draw`."""
-        return dense(self.block()).combine(weights)
-
-    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
-        """See :class:`~gensmooth.directions.Draw`."""
-        return dense(self.block()).estimate(delta, unit)
-
-    def rescaled(
-        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
-    ) -> "JoinedDraw":
-        """See :class:`~gensmooth.directions.Draw`."""
-        return JoinedDraw(
-            self.first.rescaled(length=length, factor=factor, threads=threads),
-            self.second.rescaled(length=length, factor=factor, threads=threads),
-        )
 
 
 @lru_cache(maxsize=256)

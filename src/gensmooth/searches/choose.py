@@ -196,6 +196,7 @@ def methods() -> list[str]:
     return [AUTO, *METHODS, *algorithms.names(training=True)]
 
 
+@checks.explains_unknown
 def search(
     name: str,
     x0: Any,

@@ -31,11 +31,10 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.directions.draw import ScaledDraw
+from gensmooth.directions.composed import JoinedDraw, ScaledDraw
 from gensmooth.searches.adaptive import (
     FORWARD,
     AdaptiveSearch,
-    JoinedDraw,
     Knowledge,
     PointRequest,
     RequestKind,
@@ -220,13 +219,13 @@ def adapt(
         The memory after the step, and the change of x in units.
     """
     d = estimate.size
-    rate, speed = now.log_rate, _SPEED
+    log_rate, speed = now.log_rate, _SPEED
     if few:
         speed = max(speed, min(_FAST_SPEED[0], _FAST_SPEED[1] / (now.steps + 1)))
     if along is not None:
         usual = math.sqrt(float(np.square(derivatives).mean()))
         if usual > 0:
-            rate += speed * min(max(along / usual, -_CLIP), _CLIP)
+            log_rate += speed * min(max(along / usual, -_CLIP), _CLIP)
         p = guide(now)
         estimate = estimate + p * ((along - float((estimate * p).sum())) / d)
     size2 = square(estimate)
@@ -238,25 +237,26 @@ def adapt(
             return _undone(now)
         now, first = now._replace(size2=size2), True  # nothing to undo: the first size was wrong
     if first:
-        rate = math.log(_FIRST_STEP * math.sqrt(d / size2))
-    new = max(1 / (now.steps + 1), _SIZE_MEMORY)
+        log_rate = math.log(_FIRST_STEP * math.sqrt(d / size2))
+    weight = max(1 / (now.steps + 1), _SIZE_MEMORY)
     longest2 = _SHORTEN_ABOVE**2 * now.size2 or math.inf
-    usual2 = (1 - new) * now.size2 + new * min(size2, longest2)
+    usual2 = (1 - weight) * now.size2 + weight * min(size2, longest2)
     shorter = min(1.0, _SHORTEN_ABOVE * math.sqrt(usual2 / size2))
     if shorter < 1:  # estimates grow this fast only if steps are too long
-        rate -= _CUT_IF_SHORTENED
-    change = (-math.exp(rate) * shorter * estimate).astype(now.mean_estimate.dtype, copy=False)
-    new = max(1 / (now.steps + 1), _MEAN_MEMORY)
-    mean = ((1 - new) * now.mean_estimate + new * estimate).astype(
+        log_rate -= _CUT_IF_SHORTENED
+    change = (-math.exp(log_rate) * shorter * estimate).astype(now.mean_estimate.dtype, copy=False)
+    weight = max(1 / (now.steps + 1), _MEAN_MEMORY)
+    mean = ((1 - weight) * now.mean_estimate + weight * estimate).astype(
         now.mean_estimate.dtype, copy=False
     )
-    return Descent(mean, usual2, rate, now.steps + 1, change), change
+    return Descent(mean, usual2, log_rate, now.steps + 1, change), change
 
 
 def _undone(now: Descent) -> tuple[Descent, Array]:
     """Undo the last step, because the gradient after it was far too long."""
-    rate = now.log_rate - _CUT_AFTER_UNDO
     after = now._replace(
-        log_rate=rate, steps=now.steps + 1, last_change=np.zeros_like(now.last_change)
+        log_rate=now.log_rate - _CUT_AFTER_UNDO,
+        steps=now.steps + 1,
+        last_change=np.zeros_like(now.last_change),
     )
     return after, -now.last_change

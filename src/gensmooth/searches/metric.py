@@ -67,8 +67,9 @@ def updated(
 def factored(matrix: Array) -> tuple[Array, Array]:
     """Return C and its factor F; C is replaced by F Fᵀ where it is not positive definite."""
     factor = cholesky(matrix)
-    exact = np.allclose(np.square(factor).sum(axis=1), matrix.diagonal(), rtol=1e-9, atol=0)
-    return matrix if exact else covariance(factor), factor
+    restored, diagonal = np.square(factor).sum(axis=1), matrix.diagonal()
+    close = (restored == diagonal) | (np.abs(restored - diagonal) <= 1e-9 * diagonal)
+    return matrix if close.all() else covariance(factor), factor
 
 
 def covariance(factor: Array) -> Array:
@@ -83,8 +84,9 @@ def cholesky(matrix: Array) -> Array:
     for j in range(d):
         column = matrix[j:, j] - (factor[j:, :j] * factor[j, :j]).sum(axis=1)
         least = max(_MIN_VARIANCE * float(matrix[j, j]), 1e-300)
-        factor[j:, j] = column / math.sqrt(max(float(column[0]), least))
-        factor[j, j] = math.sqrt(max(float(column[0]), least))
+        deviation = math.sqrt(max(float(column[0]), least))
+        factor[j:, j] = column / deviation
+        factor[j, j] = deviation
     return factor
 
 

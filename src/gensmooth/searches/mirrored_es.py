@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks, estimators, kernels, theory
-from gensmooth.directions.draw import MixedDraw, ScaledDraw
+from gensmooth.directions.composed import MixedDraw, ScaledDraw
 from gensmooth.searches import metric
 from gensmooth.searches.adaptive import (
     EXACT_UP_TO,

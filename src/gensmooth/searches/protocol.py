@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import streams
+from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.directions.base import pack_state, unpack_state
-from gensmooth.directions.draw import dense
-from gensmooth.estimators import Samples, lay_out
+from gensmooth.directions.draw import Draw, dense
+from gensmooth.estimators import SAMPLE_MODES, Plan, Samples, lay_out
 from gensmooth.parameters import as_bounds, as_parameters, is_tree
 from gensmooth.trees import Tree
 
@@ -197,6 +197,20 @@ class Search(ABC):
     bounds: Any = None
     on_failure: FailurePolicy = "raise"
 
+    def __post_init__(self) -> None:
+        checks.settle(
+            self,
+            samples=checks.optional(checks.one_of, "samples", self.samples, options=SAMPLE_MODES),
+            num_samples=checks.count("num_samples", self.num_samples),
+            maximize=checks.flag("maximize", self.maximize),
+            on_failure=checks.one_of("on_failure", self.on_failure, ("raise", "drop")),
+        )
+        if self.samples is None and self.num_samples != 1:
+            raise ValueError(
+                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
+                "pass `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
+            )
+
     # --- the algorithm ----------------------------------------------------------------------------
 
     @abstractmethod
@@ -239,19 +253,77 @@ class Search(ABC):
         """Return a batch of points x + ``displacements``, one per row, for use in :meth:`ask`."""
         rows = np.ascontiguousarray(displacements, state.x.dtype).reshape(-1, state.x.size)
         plan = lay_out([(row, 1) for row in range(len(rows))], self.num_samples, self.samples)
+        return self.batch_of(state, dense(rows), plan)
+
+    def batch_of(
+        self,
+        state: SearchState,
+        draw: Draw,
+        plan: Plan,
+        *,
+        spacing: float = 1.0,
+        spacings: NDArray[np.float64] | None = None,
+    ) -> Batch:
+        """Return a batch of points x + side · spacing · ε_l, for use in :meth:`ask`.
+
+        Args:
+            state: The state.
+            draw: The directions ε_l; see :mod:`gensmooth.directions`.
+            plan: The direction, side and sample of each evaluation; see
+                :func:`gensmooth.estimators.lay_out`.
+            spacing: The spacing.
+            spacings: Side · spacing of each evaluation, if it is already known.
+        """
+        if spacings is None:
+            spacings = np.multiply(spacing, plan.side, dtype=np.float64)
         bounds = None if self.bounds is None else as_bounds(self.bounds, state.x)
         return Batch(
             state.x,
             state.step,
             state.seed,
-            dense(rows),
+            draw,
             plan,
-            1.0,
-            np.ones(len(plan)),
+            spacing,
+            spacings,
             self.samples,
             bounds,
             tree=state.tree,
         )
+
+    def check_values(
+        self, state: SearchState, batch: Batch, values: ArrayLike
+    ) -> NDArray[np.float64]:
+        """Return the values of a step as a flat float64 array, for use in :meth:`tell`.
+
+        Raises:
+            ValueError: If ``batch`` is not what :meth:`ask` returned for ``state``, or if there is
+                not one value for each of its evaluations.
+        """
+        if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
+            raise ValueError(
+                f"The batch is of step {batch.step}, but the state is at step {state.step}"
+                f"{'' if batch.seed == state.seed else ' of a run with another seed'}"
+                f"{'' if batch.is_at(state.x) or batch.step != state.step else ' at another x'}: "
+                "pass each batch to `tell` once, with the state that it was asked from."
+            )
+        return self._flat_values(batch, values)
+
+    def _flat_values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
+        if type(values) is np.ndarray and values.dtype.char == "d" and values.ndim == 1:
+            flat = values  # skip the checks, which would take a noticeable time at small d
+        else:
+            flat = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
+        if len(flat) != len(batch):
+            dropped = batch.has_center() and len(flat) < len(batch)
+            raise ValueError(
+                f"{self._who_needs()} {len(batch)} values, but `tell` got {len(flat)}"
+                f"{': did you drop the values at the centre?' if dropped else '.'}"
+            )
+        return flat
+
+    def _who_needs(self) -> str:
+        """Return the start of the message about a wrong number of values."""
+        return "The step needs"
 
     def next_state(
         self,
@@ -397,6 +469,18 @@ def check_sizes(num_directions: int, num_samples: int) -> None:
             f"`num_directions` × `num_samples` must be at most {MAX_SAMPLED_DIRECTIONS:,}, but is "
             f"{num_directions:,} × {num_samples:,}."
         )
+
+
+def standard_errors(errors: ArrayLike, number: int) -> NDArray[np.float64]:
+    """Return the standard errors of values as a checked array; NaN stands for an unknown error."""
+    array = np.asarray(checks.reals("errors", errors), np.float64).reshape(-1)
+    if len(array) != number:
+        raise ValueError(
+            f"`errors` must have {number} entries, one for each value, but has {len(array)}."
+        )
+    if (array < 0).any():
+        raise ValueError(f"`errors` must not be negative, but one is {array.min():g}.")
+    return array
 
 
 def mean_value(

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import checks, estimators, kernels, optimizers, streams
+from gensmooth import checks, estimators, kernels, optimizers
 from gensmooth.batch import Batch
 from gensmooth.directions import (
     Address,
@@ -22,14 +22,14 @@ from gensmooth.directions import (
     check_directions,
     choose_directions,
 )
+from gensmooth.directions.methods import refuse_name
 from gensmooth.estimators import (
-    SAMPLE_MODES,
     Differences,
     Estimator,
     Plan,
     Samples,
 )
-from gensmooth.parameters import as_bounds, as_parameters, is_tree
+from gensmooth.parameters import as_bounds
 from gensmooth.searches.protocol import (
     FailurePolicy,
     GradientEstimate,
@@ -37,20 +37,9 @@ from gensmooth.searches.protocol import (
     SearchState,
     StepInfo,
     check_sizes,
+    standard_errors,
 )
 from gensmooth.trees import Tree
-
-__all__ = [
-    "FailurePolicy",
-    "GradientEstimate",
-    "RandomSearch",
-    "Search",
-    "SearchState",
-    "StepInfo",
-    "check_sizes",
-    "mismatch",
-    "standard_errors",
-]
 
 Array = NDArray[Any]
 _P = ParamSpec("_P")
@@ -109,6 +98,7 @@ class RandomSearch(Search):
     min_fraction: float
     threads: int
 
+    @checks.explains_unknown
     def __init__(
         self,
         directions: Directions | None = None,
@@ -129,28 +119,25 @@ class RandomSearch(Search):
     ) -> None:
         if method is not None:
             directions = choose_directions(method, directions)
+        refuse_name(directions)
         arguments: dict[str, Any] = {
             "directions": check_directions(directions),
             "estimator": estimators.as_estimator(estimator),
             "num_directions": checks.count("num_directions", num_directions),
             "spacing": _checked_spacing(spacing),
             "optimizer": optimizers.choose_optimizer(optimizer, learning_rate) or _SGD,
-            "samples": checks.optional(checks.one_of, "samples", samples, options=SAMPLE_MODES),
-            "num_samples": checks.count("num_samples", num_samples),
-            "maximize": checks.flag("maximize", maximize),
+            "samples": samples,
+            "num_samples": num_samples,
+            "maximize": maximize,
             "bounds": bounds,
-            "on_failure": checks.one_of("on_failure", on_failure, ("raise", "drop")),
+            "on_failure": on_failure,
             "min_fraction": checks.share("min_fraction", min_fraction, one=True),
             "threads": checks.count("threads", threads),
         }
         for name, value in arguments.items():
             object.__setattr__(self, name, value)
+        super().__post_init__()
         check_sizes(self.num_directions, self.num_samples)
-        if samples is None and self.num_samples != 1:
-            raise ValueError(
-                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
-                "pass `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
-            )
 
     def changed(self, **parts: Any) -> "RandomSearch":
         """Return the search with some parts replaced by valid ones, without checking them."""
@@ -169,42 +156,20 @@ class RandomSearch(Search):
                 The points of each batch have the same structure.
             seed: The seed; the same seed gives the same run.
         """
-        x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
-        if self.bounds is not None:
-            bounds = as_bounds(self.bounds, x)
-            np.clip(x, bounds.lower, bounds.upper, out=x)
-        return SearchState(
-            x=x,
-            step=0,
-            evaluations=0,
-            seed=streams.check_seed(seed),
-            kept=self.optimizer.init(x),
-            sent=self._family(x, tree).init(x.size, x.dtype),
-            tree=tree,
-        )
+        state = self.first_state(x0, seed=seed)
+        x, family = state.x, self._family(state.x, state.tree)
+        return state._replace(kept=self.optimizer.init(x), sent=family.init(x.size, x.dtype))
 
     def ask(self, state: SearchState) -> Batch:
         """Return the evaluations of the next step, a pure function of the state."""
         x = state.x
-        dim = x.size
-        at = Address(state.seed, state.step, self.num_directions, dim, x.dtype)
+        at = Address(state.seed, state.step, self.num_directions, x.size, x.dtype)
         draw = self._family(x, state.tree).draw(state.sent, at)  # ε_1, …, ε_L
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
-        bounds = None if self.bounds is None else as_bounds(self.bounds, x)
         spacing = self.spacing_at(state.step)
-        return Batch(  # x + side · c · ε_l
-            x,
-            state.step,
-            state.seed,
-            draw,
-            self.plan,
-            spacing,
-            self._spacings if spacing is self.spacing else self._signed_spacings(spacing),
-            self.samples,
-            bounds,
-            tree=state.tree,
-        )
+        spacings = self._spacings if spacing is self.spacing else self._signed_spacings(spacing)
+        return self.batch_of(state, draw, self.plan, spacing=spacing, spacings=spacings)
 
     def tell(
         self,
@@ -222,9 +187,7 @@ class RandomSearch(Search):
             errors: The standard errors of the values, if they are known. Each direction is then
                 weighted by the inverse variance of its difference.
         """
-        if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError(mismatch(batch, state))
-        raw = self._values(batch, values)
+        raw = self.check_values(state, batch, values)
         best, extent = kernels.on_sums().survey(raw, self.maximize)
 
         estimate = self._estimate
@@ -266,7 +229,7 @@ class RandomSearch(Search):
 
     def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
         """Return the gradient estimate from the values of a batch, without making a step."""
-        v = self._values(batch, values)
+        v = self._flat_values(batch, values)
         self._check_center(batch, v)
         gradient, value, error, dropped, _ = _without_warnings(self._estimate)(batch, v)
         return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
@@ -491,20 +454,10 @@ class RandomSearch(Search):
             )
         return np.ascontiguousarray(array, x.dtype)
 
-    def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
-        if type(values) is np.ndarray and values.dtype.char == "d" and values.ndim == 1:
-            v = values  # skip the checks, which would take a noticeable time at small d
-        else:
-            v = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
-        if len(v) != len(batch):
-            mode = f' and samples="{self.samples}"' if self.samples else ""
-            centre = batch.has_center() and len(v) < len(batch)
-            raise ValueError(
-                f"{self.num_directions} directions with the {type(self.estimator).__name__} "
-                f"estimator{mode} need {len(batch)} values, but `tell` got {len(v)}"
-                f"{': did you drop the values at the centre?' if centre else '.'}"
-            )
-        return v
+    def _who_needs(self) -> str:
+        samples = f' and samples="{self.samples}"' if self.samples else ""
+        estimator = type(self.estimator).__name__
+        return f"{self.num_directions} directions with the {estimator} estimator{samples} need"
 
     def _check_center(self, batch: Batch, values: NDArray[np.float64]) -> None:
         """Raise if a value is not finite, even one at the centre that the estimate does not use."""
@@ -545,34 +498,12 @@ def _checked_spacing(spacing: Any) -> float | optimizers.Schedule:
     return schedule
 
 
-def standard_errors(errors: ArrayLike, number: int) -> NDArray[np.float64]:
-    """Return the standard errors of values as a checked array; NaN stands for an unknown error."""
-    array = np.asarray(checks.reals("errors", errors), np.float64).reshape(-1)
-    if len(array) != number:
-        raise ValueError(
-            f"`errors` must have {number} entries, one for each value, but has {len(array)}."
-        )
-    if (array < 0).any():
-        raise ValueError(f"`errors` must not be negative, but one is {array.min():g}.")
-    return array
-
-
 def _scatter(norm2: float, squares: float, used: int) -> float:
     """Estimate the trace of the covariance of the mean ĝ of independent g_l, l = 1 … L.
 
     It is (Σ‖g_l‖² − L‖ĝ‖²) / (L (L−1)), with norm2 = ‖ĝ‖² and squares = Σ‖g_l / L‖².
     """
     return max(used * squares - norm2, 0.0) / (used - 1)
-
-
-def mismatch(batch: Batch, state: SearchState) -> str:
-    """Return why a batch does not belong to a state, for an error message."""
-    return (
-        f"The batch is of step {batch.step}, but the state is at step {state.step}"
-        f"{'' if batch.seed == state.seed else ' of a run with another seed'}"
-        f"{'' if batch.is_at(state.x) or batch.step != state.step else ' at another x'}: "
-        "pass each batch to `tell` once, with the state that it was asked from."
-    )
 
 
 def _without_warnings(function: Callable[_P, _T]) -> Callable[_P, _T]:

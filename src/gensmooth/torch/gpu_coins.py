@@ -133,7 +133,7 @@ def add_one_coin_to_many(
 
 @triton.jit
 def _both(x, even, odd, shift: tl.constexpr, amount, HALF: tl.constexpr):
-    """Two half-precision entries in one word, each moved."""
+    """Add ±amount to each of the two half-precision entries in a word."""
     low, high = halves(x.to(tl.uint32, bitcast=True), HALF)
     low, high = low + _flip(even, shift, amount), high + _flip(odd, shift, amount)
     return in_one(low, high, HALF).to(tl.int32, bitcast=True)

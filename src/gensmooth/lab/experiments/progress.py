@@ -13,8 +13,9 @@ Say = Callable[[str], None]  # prints a line for the user
 _EVERY = 15.0  # seconds between lines where there is no terminal
 _OFTEN = 0.5  # seconds between updates of the bar on a terminal
 _MANY = 20  # finished runs per worker after which the elapsed time is used
-_FEW = 5  # runs with the usual time among them; one that takes this many times as long compiled
-_LONG = 60.0  # seconds of a run to which compiling adds little
+_FEW = 5  # finished runs before the first estimate
+_COMPILED = 5  # a run that takes this many times the usual time has also compiled
+_LONG = 60.0  # seconds; compiling adds little to a run that takes longer
 
 
 class TimeLeft:
@@ -34,14 +35,14 @@ class TimeLeft:
 
     def __init__(self, cost: float, workers: int) -> None:
         self._left, self._workers = cost, workers
-        self._waiting = workers  # for the first run of each
+        self._first_runs = workers  # the workers whose first run has not finished
         self._done: list[tuple[float, float, float]] = []  # cost, seconds, when
 
     def add(self, cost: float, seconds: float) -> None:
         """Count a finished run, and the seconds that a worker spent on it."""
         self._left -= cost
-        if self._waiting:
-            self._waiting -= 1
+        if self._first_runs:
+            self._first_runs -= 1
         else:
             self._done.append((cost, seconds, time.monotonic()))
 
@@ -57,7 +58,7 @@ class TimeLeft:
             passed = latter[-1][2] - latter[0][2]
             return passed * self._left / sum(cost for cost, _, _ in latter[1:])
         usual = statistics.median_low(seconds / cost for cost, seconds, _ in self._done)
-        seconds = sum(min(taken, _FEW * usual * cost) for cost, taken, _ in self._done)
+        seconds = sum(min(taken, _COMPILED * usual * cost) for cost, taken, _ in self._done)
         return self._left * seconds / sum(cost for cost, _, _ in self._done) / self._workers
 
 
@@ -150,7 +151,10 @@ def print_line(line: str) -> None:
 def progress(
     title: str, *, total: int, done: int, time_left: TimeLeft | Shares, say: Say
 ) -> Generator[Callable[[], None]]:
-    """Show a bar on a terminal, else a line now and then; yields a function to call per run."""
+    """On a terminal, show a bar; elsewhere, print a line now and then.
+
+    Yields a function to call after each run.
+    """
     if not getattr(sys.stderr, "isatty", bool)():
         count, last = done, time.monotonic()
 

@@ -102,8 +102,8 @@ def expected_runs(study: Study[Any], options: Options) -> tuple[list[RunSpec], l
     if not isinstance(options, GridOptions):
         return study.tuning(options), study.reporting(options, study.select(options, []))
     options = _with_hyperparameters(study, options)
-    given = replace(options, hyperparameters="paper")
-    return study.tuning(options), study.reporting(given, study.select(given, []))
+    of_paper = replace(options, hyperparameters="paper")
+    return study.tuning(options), study.reporting(of_paper, study.select(of_paper, []))
 
 
 def _with_hyperparameters(study: Study[Any], options: GridOptions) -> GridOptions:

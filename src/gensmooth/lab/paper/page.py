@@ -33,7 +33,7 @@ def write_report(outcomes: Sequence[Outcome], out: Path, *, command: str) -> Pat
     Raises:
         ImportError: If Matplotlib or Jinja2 is missing.
     """
-    with report.named_extra():
+    with report.naming_the_extra():
         from gensmooth.lab.report.curves import Drawn
         from gensmooth.lab.report.page import Front, Section
     sections = [

@@ -14,7 +14,7 @@ from gensmooth.runs.files import CheckpointError
 if TYPE_CHECKING:
     from gensmooth.lab.report.page import Front, Section
 
-__all__ = ["named_extra", "write_report"]
+__all__ = ["naming_the_extra", "write_report"]
 
 
 def write_report(
@@ -45,7 +45,7 @@ def write_report(
         ImportError: If Matplotlib or Jinja2 is missing.
         CheckpointError: If a file cannot be written, or a link is in the way of a folder.
     """
-    with named_extra():
+    with naming_the_extra():
         from gensmooth.lab.report.page import write_page
     try:
         return write_page(
@@ -63,7 +63,7 @@ def write_report(
 
 
 @contextmanager
-def named_extra() -> Generator[None]:
+def naming_the_extra() -> Generator[None]:
     """If Matplotlib or Jinja2 is missing, raise an error with the pip command."""
     try:
         yield

@@ -183,15 +183,8 @@ def _finals(ranking: Ranking) -> list[Table]:
 
 
 def _drawn(ranking: Ranking) -> Any:
-    from gensmooth.lab.report.curves import (
-        Curve,
-        Drawn,
-        Floats,
-        Scale,
-        View,
-        draw_curves,
-        quartiles,
-    )
+    from gensmooth.lab.report.axes import Scale
+    from gensmooth.lab.report.curves import Curve, Drawn, Floats, View, draw_curves, quartiles
     from gensmooth.lab.report.figure import Figure, LegendItem, Panel, method_item
 
     if not ranking.standings:
@@ -271,7 +264,7 @@ def _padded(record: RunRecord, series: str) -> list[float]:
 
 def _range(lines: Sequence[Any]) -> tuple[float, float, bool]:
     """Return the range of an axis, and whether it is logarithmic."""
-    from gensmooth.lab.report.curves import WIDE, padded
+    from gensmooth.lab.report.axes import WIDE, padded
 
     finite = np.concatenate([line[np.isfinite(line)] for line in lines])
     if not len(finite):
@@ -286,7 +279,7 @@ def _is_ratio(ranking: Ranking) -> bool:
 
 
 def _draw_finals(ax: Any, *, ranking: Ranking, styles: Mapping[str, MethodStyle]) -> None:
-    from gensmooth.lab.report.curves import ticks
+    from gensmooth.lab.report.axes import ticks
 
     order = list(reversed(ranking.standings))
     values = [np.array([v for v in each.values if math.isfinite(v)]) for each in order]

@@ -80,7 +80,7 @@ def write_page(
         files: Tables that are written beside the page, and not shown.
         reload: Seconds after which a browser loads the page again, if it changes.
     """
-    with report.named_extra():
+    with report.naming_the_extra():
         from gensmooth.lab.report.page import Front, Section
     section = Section(
         name=table.kind,

@@ -28,8 +28,8 @@ class Standing(NamedTuple):
             none.
         low: The lower end of its 95 % interval.
         high: The upper end.
-        rank: The mean over seeds of its rank among the methods, 1 is the best.
-        failed: How many runs failed or diverged.
+        rank: Its rank among the methods, averaged over seeds; 1 is the best.
+        failed: The number of runs that failed or diverged.
     """
 
     label: str
@@ -47,14 +47,14 @@ class Versus(NamedTuple):
     Attributes:
         a: One method.
         b: The other.
-        wins: In how many seeds a ends better than b.
-        seeds: Out of how many.
+        wins: The number of seeds in which a ends better than b.
+        seeds: The number of seeds.
         ratio: Whether effect and interval are ratios a / b; otherwise differences a − b.
         effect: The effect over the seeds in which both have a value.
         low: The lower end of its 95 % interval.
         high: The upper end.
         p: The two-sided p-value, corrected for the number of pairs.
-        decided: Whether it is below 5 %.
+        decided: Whether p is below 5 %.
         words: The verdict.
     """
 

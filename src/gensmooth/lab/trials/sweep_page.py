@@ -357,6 +357,6 @@ def _heights(cells: Sequence[CellScore], up: str | None) -> list[float]:
 
 
 def _name_axes(ax: Any, across: str, up: str | None) -> None:
-    from gensmooth.lab.report.curves import label_axes
+    from gensmooth.lab.report.axes import label_axes
 
     label_axes(ax, across, up or "")

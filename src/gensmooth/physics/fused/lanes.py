@@ -96,7 +96,7 @@ def store(array: str, entry: int, value: str) -> str:
     return f"lanes::store(s.{array}.data + {entry} * s.worlds + world, busy, {value});"
 
 
-def numbers(text: str) -> int:
+def count_local_numbers(text: str) -> int:
     """Count the numbers that the local arrays of a step hold for one world."""
     declared = [line for line in text.splitlines() if line.startswith(("real ", "truth "))]
     return sum(int(size) for line in declared for size in re.findall(r"\[(\d+)\]", line))

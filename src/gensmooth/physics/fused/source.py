@@ -28,12 +28,12 @@ class FusedSource(NamedTuple):
 
     Attributes:
         step: The physics of one environment step, and the arrays that the environment reads.
-        look: The arrays that the environment reads of a world that has not moved yet.
+        forward: The arrays that the environment reads, without a step, as ``mj_forward``.
         lanes: How many worlds, from ``world`` on, ``step`` moves.
     """
 
     step: str
-    look: str
+    forward: str
     lanes: int = 1
 
 
@@ -48,7 +48,7 @@ def fused(mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot]) -> F
     wanted = [key for key in dict.fromkeys(read) if key.array in FUSED_DATA]
     return FusedSource(
         _steps(system_of(mechanism, wanted, forces="forces" in calls), calls.count("step")),
-        _look(mechanism, wanted),
+        _forward(mechanism, wanted),
     )
 
 
@@ -89,9 +89,10 @@ def _load_state(s: System, names: str) -> None:
             s.to.add(f"{name}[{i}] = {load(array, i)};")
 
 
-def _look(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
+def _forward(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
+    """Write the arrays that the environment reads of a world that has not moved yet."""
     if any(key.array == "qfrc_constraint" for key in wanted):
-        return _look_after_solving(system_of(mechanism, wanted, forces=False))
+        return _forward_with_constraints(system_of(mechanism, wanted, forces=False))
     q, v, u = arrays(mechanism)
     derived = derived_of(place(mechanism, q), q, v, u)
     ours = {"q": "qpos", "v": "qvel", "u": "ctrl"}
@@ -102,8 +103,8 @@ def _look(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
     return "\n".join(to.lines) or ";"
 
 
-def _look_after_solving(s: System) -> str:
-    """Write the entries read of a world before it moves, if the constraints must be solved."""
+def _forward_with_constraints(s: System) -> str:
+    """Write them if the environment reads constraint forces, which must be solved for."""
     m, to = s.mechanism, s.to
     _load_state(s, "qvu")
     to.add(f"for (int i = 0; i < {m.nv}; ++i) a[i] = 0.0;")

@@ -244,7 +244,7 @@ def split_name(name: str) -> tuple[str, dict[str, Any]]:
         call = ast.parse(f"f({rest}", mode="eval").body
         if not isinstance(call, ast.Call) or call.args or len(name) > 1000:
             raise ValueError
-        arguments = {given.arg or "": ast.literal_eval(given.value) for given in call.keywords}
+        arguments = {each.arg or "": ast.literal_eval(each.value) for each in call.keywords}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         arguments = {"": None}
     if "" in arguments:

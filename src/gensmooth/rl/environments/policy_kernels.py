@@ -55,9 +55,9 @@ for (int entry = first; entry < first + count; ++entry) {{
     const real more = delta * (value - mean);
     lanes::store(s.mean.data + here, busy, mean);
     lanes::store(s.m2.data + here, busy, begins ? 0.0 : lanes::load(s.m2.data + here) + more);
-    const real away = value - lanes::gather(s.scale_mean.data + scale, groups);
-    lanes::store(
-        s.standard.data + here, busy, away * lanes::gather(s.scale_inverse.data + scale, groups));
+    const real centred = value - lanes::gather(s.scale_mean.data + scale, groups);
+    const real inverse = lanes::gather(s.scale_inverse.data + scale, groups);
+    lanes::store(s.standard.data + here, busy, centred * inverse);
 }}"""
 )
 
@@ -66,10 +66,10 @@ _LAYER = (
     _TRIALS
     + """\
 int where[{lanes}];  // the first parameter of each trial
-bool beside = true;
+bool adjacent = true;
 for (int k = 0; k < {lanes}; ++k) {{
     where[k] = trials[k] / s.block * s.block * s.parameters_each + trials[k] % s.block;
-    beside = beside && where[k] == where[0] + k;
+    adjacent = adjacent && where[k] == where[0] + k;
 }}
 real sums[{outputs}];
 const double* weights[{outputs}];
@@ -84,15 +84,15 @@ for (int i = 0; i < columns; ++i, value += s.worlds) {{
     for (int j = 0; j < {outputs}; ++j) {{
         const double* w = weights[j];
         weights[j] += s.block;
-        const real term = (beside ? lanes::load(w + where[0]) : lanes::gather(w, where)) * x;
+        const real term = (adjacent ? lanes::load(w + where[0]) : lanes::gather(w, where)) * x;
         sums[j] += term;
     }}
 }}
 for (int j = 0; j < {outputs} && first + j < rows; ++j) {{
     const double* shift = s.parameters.data + (size_t)(bias + first + j) * s.block;
     const real sum = bias < 0 ? sums[j] : sums[j] + lanes::gather(shift, where);
-    const real bent = hidden ? math::tanh(sum) : sum;
-    lanes::store(outputs.data + (first + j) * s.worlds + world, busy, bent);
+    const real activated = hidden ? math::tanh(sum) : sum;
+    lanes::store(outputs.data + (first + j) * s.worlds + world, busy, activated);
 }}"""
 )
 
@@ -110,10 +110,10 @@ class PolicyKernels:
         texts = {"opening": opening(lanes), "lanes": lanes, "outputs": self._outputs}
 
         @wp.func_native(_STANDARDIZE.format(**texts))
-        def see(s: Worlds, first: int, count: int, world: int): ...
+        def standardize_entries(s: Worlds, first: int, count: int, world: int): ...
 
         @wp.func_native(_LAYER.format(**texts))
-        def add_up(
+        def compute_outputs(
             s: Worlds,
             inputs: wp.array(dtype=wp.float64),
             outputs: wp.array(dtype=wp.float64),
@@ -129,7 +129,7 @@ class PolicyKernels:
         @wp.kernel(module="unique", enable_backward=False)
         def standardize(s: Worlds, count: int):
             part, worlds = wp.tid()
-            see(s, part * count, count, worlds * wp.static(lanes))
+            standardize_entries(s, part * count, count, worlds * wp.static(lanes))
 
         @wp.kernel(module="unique", enable_backward=False)
         def layer(
@@ -144,7 +144,7 @@ class PolicyKernels:
         ):
             part, worlds = wp.tid()
             first, world = part * wp.static(self._outputs), worlds * wp.static(lanes)
-            add_up(s, inputs, outputs, start, rows, columns, bias, hidden, first, world)
+            compute_outputs(s, inputs, outputs, start, rows, columns, bias, hidden, first, world)
 
         self._standardize, self._layer = standardize, layer
 

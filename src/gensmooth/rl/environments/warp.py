@@ -262,7 +262,7 @@ class WarpSimulator:
             by_share = _run_batches(batches, parts)
             self.usage = Usage(
                 self.usage.live + sum(int(each.lengths.sum()) for each in by_share if each),
-                self.usage.simulated + sum(each.made * each.worlds for each in batches),
+                self.usage.simulated + sum(each.steps * each.worlds for each in batches),
                 self.usage.seconds + max(each.seconds for each in batches),
             )
             results = [each for each in by_share if each is not None]

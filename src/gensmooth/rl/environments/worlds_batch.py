@@ -2,7 +2,7 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
 # pyright: reportPrivateUsage=false
-"""Worlds of one environment on a device: their memory, the graph of a step, and rollouts."""
+"""Worlds of one environment on a device: their memory, their rollouts, and a step as one graph."""
 
 import math
 import os
@@ -78,19 +78,19 @@ class Results(NamedTuple):
 
 @final
 class WorldsBatch:
-    """A number of worlds of one environment and one shape of policies, with their graph.
+    """Worlds of one environment, for policies of one shape.
 
     Args:
         owner: The simulator.
         policy: The shape of the policies.
-        worlds: How many worlds.
+        worlds: The number of worlds.
         capacity: The largest number of trials.
         groups: The largest number of scalings.
 
     Attributes:
-        made: Steps of the last rollout.
-        seconds: How long they took.
-        stopped: Whether to stop before the episodes have ended.
+        steps: The number of steps of the last rollout.
+        seconds: The seconds that they took.
+        stopped: Set it to stop the rollout before its episodes have ended.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class WorldsBatch:
     ) -> None:
         wp = load_warp()
         self.worlds, self.capacity, self.groups = worlds, capacity, groups
-        self.made, self.seconds = 0, 0.0
+        self.steps, self.seconds = 0, 0.0
         self.stopped = False
         self._device, self._policy = owner._device, policy
         self._size, self._horizon = owner.info.observation_size, owner.info.horizon
@@ -178,7 +178,7 @@ class WorldsBatch:
         wp = load_warp()
         with wp.ScopedDevice(self._device):
             self._upload(grouped)
-            self._look_at_starts(len(grouped.parameters))
+            self._derive_starts(len(grouped.parameters))
             self._prepare_queue(len(grouped.parameters))
             began = time.perf_counter()
             self._steps(len(grouped.parameters))
@@ -204,8 +204,8 @@ class WorldsBatch:
         uploaded = wp.array(np.ascontiguousarray(rows), dtype=wp.float64)
         wp.launch(self._shared.lay_out, dim=rows.shape, inputs=[uploaded, block, target])
 
-    def _look_at_starts(self, trials: int) -> None:
-        """Compute the observation at each start, before the first step."""
+    def _derive_starts(self, trials: int) -> None:
+        """Compute and store, for each start, what an observation needs before the first step."""
         wp = load_warp()
         s, kernels = self._s, self._kernels
         s.trials.fill_(trials)
@@ -215,8 +215,8 @@ class WorldsBatch:
         for first in range(0, max(trials, 1), self.worlds):
             self._clear(everything=True)
             wp.launch(kernels.place, dim=self.worlds, inputs=[s, first])
-            self.physics.look()
-            wp.launch(kernels.look, dim=self.worlds, inputs=[s, first])
+            self.physics.forward()
+            wp.launch(kernels.store_start, dim=self.worlds, inputs=[s, first])
 
     def _prepare_queue(self, trials: int) -> None:
         s = self._s
@@ -228,22 +228,22 @@ class WorldsBatch:
 
     def _steps(self, trials: int) -> None:
         wp = load_warp()
-        s, self.made = self._s, 0
+        s, self.steps = self._s, 0
         most = math.ceil(trials / self.worlds) * self._horizon
-        while self.made < most:
-            for _ in range(min(_CHECK_EVERY, most - self.made)):
+        while self.steps < most:
+            for _ in range(min(_CHECK_EVERY, most - self.steps)):
                 if self._graph is not None:
                     wp.capture_launch(self._graph)
                 else:
                     self._step()
-                self.made += 1
+                self.steps += 1
             if self.stopped or int(s.finished.numpy()[0]) >= trials:
                 break
         wp.synchronize_device()
 
     def _load(self) -> None:
         """Compile and load every kernel by a step without episodes."""
-        self._look_at_starts(0)
+        self._derive_starts(0)
         self._prepare_queue(0)
         self._step()
 

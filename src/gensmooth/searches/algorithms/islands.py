@@ -32,10 +32,11 @@ from numpy.typing import NDArray
 
 from gensmooth import checks, streams
 from gensmooth.batch import Batch
-from gensmooth.directions.draw import Address, Draw, KernelDraw, ScaledDraw, dense, signs
+from gensmooth.directions.composed import ScaledDraw
+from gensmooth.directions.draw import Address, Draw, KernelDraw, dense, signs
 from gensmooth.searches.algorithms.population import DistributionStep, Population, make_population
 from gensmooth.searches.algorithms.table import ALGORITHMS, Algorithm, Wanted
-from gensmooth.searches.random_search import SearchState
+from gensmooth.searches.protocol import SearchState
 from gensmooth.streams import Purpose
 
 Array = NDArray[Any]

@@ -15,22 +15,20 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import checks, kernels, streams
+from gensmooth import checks, kernels
 from gensmooth.batch import Batch
 from gensmooth.directions.draw import Draw
-from gensmooth.estimators import SAMPLE_MODES, Plan, Samples, lay_out
-from gensmooth.parameters import as_bounds, as_parameters, find_units, is_tree
+from gensmooth.estimators import Plan, Samples, lay_out
+from gensmooth.parameters import as_bounds, find_units
 from gensmooth.searches.algorithms.table import Wanted
-from gensmooth.searches.random_search import (
+from gensmooth.searches.protocol import (
     FailurePolicy,
     Search,
     SearchState,
     StepInfo,
     check_sizes,
-    mismatch,
     standard_errors,
 )
-from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
@@ -107,19 +105,11 @@ class Population(Search):
                 checks.count, "population", self.population, least=self.least
             ),
             spacing=checks.positive("spacing", self.spacing),
-            samples=checks.optional(checks.one_of, "samples", self.samples, options=SAMPLE_MODES),
-            num_samples=checks.count("num_samples", self.num_samples),
-            maximize=checks.flag("maximize", self.maximize),
-            on_failure=checks.one_of("on_failure", self.on_failure, ("raise", "drop")),
             min_fraction=checks.share("min_fraction", self.min_fraction, one=True),
             threads=checks.count("threads", self.threads),
         )
+        super().__post_init__()
         check_sizes(self.population or 1, self.num_samples)
-        if self.samples is None and self.num_samples != 1:
-            raise ValueError(
-                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
-                "pass `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
-            )
 
     # --- the distribution, defined by each subclass -----------------------------------------------
 
@@ -161,37 +151,18 @@ class Population(Search):
     @final
     def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
         """Return the state before the first step; ``x0`` is an array or a structure of arrays."""
-        x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
-        self.check_dim(x.size)
-        if self.bounds is not None:
-            bounds = as_bounds(self.bounds, x)
-            np.clip(x, bounds.lower, bounds.upper, out=x)
-        seed = streams.check_seed(seed)
-        sent, kept = self._begin(x, seed)
-        return SearchState(x, 0, 0, seed, kept, sent, tree)
+        state = self.first_state(x0, seed=seed)
+        self.check_dim(state.x.size)
+        sent, kept = self._begin(state.x, state.seed)
+        return state._replace(kept=kept, sent=sent)
 
     @final
     def ask(self, state: SearchState) -> Batch:
         """Return the evaluations of the next step, a pure function of the state."""
-        x = state.x
-        plan = self._plan(x.size)
-        bounds = None if self.bounds is None else as_bounds(self.bounds, x)
-        draw = self.draw(state)
+        plan, draw = self._plan(state.x.size), self.draw(state)
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
-        ones = _ones(len(plan))
-        return Batch(
-            x,
-            state.step,
-            state.seed,
-            draw,
-            plan,
-            1.0,
-            ones,
-            self.samples,
-            bounds,
-            tree=state.tree,
-        )
+        return self.batch_of(state, draw, plan, spacings=_ones(len(plan)))
 
     @final
     def tell(
@@ -210,11 +181,7 @@ class Population(Search):
             errors: The standard errors of the values. They are checked but not used, because only
                 ranks matter.
         """
-        if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError(mismatch(batch, state))
-        raw = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
-        if len(raw) != len(batch):
-            raise ValueError(f"The step needs {len(batch)} values, but `tell` got {len(raw)}.")
+        raw = self.check_values(state, batch, values)
         if errors is not None:
             standard_errors(errors, len(raw))
         low = -raw if self.maximize else raw  # from here on, smaller is better

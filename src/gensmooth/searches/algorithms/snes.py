@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from gensmooth import checks, kernels
 from gensmooth.batch import Batch
-from gensmooth.directions.draw import Address, Draw, KernelDraw, ScaledDraw, normals
+from gensmooth.directions.composed import ScaledDraw
+from gensmooth.directions.draw import Address, Draw, KernelDraw, normals
 from gensmooth.searches.algorithms.nes import weigh
 from gensmooth.searches.algorithms.population import DistributionStep, Population, make_population
 from gensmooth.searches.algorithms.table import ALGORITHMS, Algorithm, Wanted

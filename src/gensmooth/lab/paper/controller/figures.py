@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from gensmooth.lab.experiments.spec import Outcome
 from gensmooth.lab.paper.controller.model import START, STEP, STEPS, fly
 from gensmooth.lab.paper.controller.study import gains_of, unseen_gusts
-from gensmooth.lab.report.curves import Drawn, label_axes
+from gensmooth.lab.report.axes import label_axes
+from gensmooth.lab.report.curves import Drawn
 from gensmooth.lab.report.figure import Figure, LegendItem, Panel
 from gensmooth.lab.report.style import MUTED, method_style
 

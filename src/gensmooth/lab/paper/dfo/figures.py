@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from gensmooth.lab.experiments.spec import Outcome
+from gensmooth.lab.report.axes import WIDE, Scale
 from gensmooth.lab.report.curves import (
-    WIDE,
     Curve,
     Drawn,
     Floats,
-    Scale,
     Setting,
     View,
     coinciding,

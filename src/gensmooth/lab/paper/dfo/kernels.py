@@ -130,7 +130,7 @@ class NoisyState(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def advance(blocks, factor, settings, key, step, state):
-    """Iterations from ``step`` on, one per block of directions; False if θ diverges.
+    """Make iterations from ``step`` on, one per block of directions; return False if θ diverges.
 
     Direction l has evaluations 2lN, …, 2lN + N − 1 at θ + cε_l and the next N at θ.
     """

@@ -1,4 +1,4 @@
-"""The paper's claims about linear regression.
+"""The paper's claims about the runs of linear regression.
 
 Runs of different methods visit different parameters, on which the MSE depends. Claims about curves
 compare the measurements along each method's own run. Claims about estimators are judged at equal
@@ -8,14 +8,10 @@ parameters: by the exact formula, for both estimators, at the parameters that a 
 import math
 from collections.abc import Iterable, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gensmooth import theory
-from gensmooth.directions import METHODS, named
-from gensmooth.lab.experiments.spec import RunRecord
+from gensmooth.directions import METHODS
 from gensmooth.lab.experiments.verdicts import (
     AllOf,
     Case,
@@ -30,121 +26,22 @@ from gensmooth.lab.experiments.verdicts import (
     readings,
     together,
 )
-from gensmooth.lab.paper import tables as paper
+from gensmooth.lab.paper.linreg.scores import PLAIN, SETTINGS, SHRUNK, Where, words
+from gensmooth.lab.paper.linreg.theory_claims import about_theory, lemma_of
 from gensmooth.lab.report.tables import Cell, ClaimRow
-
-if TYPE_CHECKING:
-    from gensmooth.lab.paper.linreg.mse import Prediction
 
 _MAIN, _APPENDIX = "Section 5.1, fig:linreg", "Appendix, fig:linregmse_full, fig:linregloss_full"
 _THEORY = "Section 4.3, Appendix sec:gsvsbsshrinkage"
-_EARLY, _LATE = slice(0, 5), slice(-5, None)
-_PLAIN, _SHRUNK = ("gs", "bes"), ("gs-shrinkage", "bes-shrinkage")
-_SETTINGS = tuple(product((2, 6, 20), (5, 15, 50)))
 
 _MSE = Measure("measured gradient MSE, geometric mean over the rounds")
 _LOSS = Measure("final test loss")
 _PART = Sentence("", "", "")  # for a part of a sentence, which has no row of its own
 
-Where = tuple[int, int]  # (L, N)
-Floats = NDArray[np.float64]
-
-
-# --- the numbers of a run ------------------------------------------------------------------------
-
-
-def score(records: Sequence[RunRecord]) -> Scores:
-    """Return the numbers of each run that the claims use."""
-    return Scores([_row(record) for record in records])
-
-
-def _row(record: RunRecord) -> dict[str, object]:
-    config = record.config
-    names = ("num_directions", "num_samples", "method", "seed")
-    row: dict[str, object] = {name: config[name] for name in names}
-    row |= {name: config[name] for name in ("spacing", "learning_rate") if name in config}
-    mse = np.asarray(record.series.get("mse", ()), np.float64)
-    lost = record.diverged or not len(mse)
-    row |= {"mse": math.inf if lost else _mean(mse), "loss": record.final}
-    if lost or not {"predicted", "lemma"} <= record.series.keys():
-        return row
-    predicted, lemma = (np.asarray(record.series[name]) for name in ("predicted", "lemma"))
-    row |= {
-        "over_exact": float(np.mean(mse / predicted)),
-        "over_lemma": float(np.mean(mse / lemma)),
-    }
-    return row | _at_equal_parameters(record)
-
-
-def _at_equal_parameters(record: RunRecord) -> dict[str, float]:
-    """Return the exact MSE of several estimators at the parameters that this run visited."""
-    name = record.config["method"]
-    pair = next((pair for pair in (_PLAIN, _SHRUNK) if name in pair), None)
-    if pair is None:
-        return {}
-    visited = _visited(record)
-    L, N = record.config["num_directions"], record.config["num_samples"]
-    numbers = {
-        "exact": _mean(visited.mse(record, name, L, N)),
-        "exact_all_directions": _mean(visited.mse(record, name, L * N, 1)),
-    }
-    for rival in pair:
-        mse = visited.mse(record, rival, L, N)
-        numbers[f"exact_{rival}"] = _mean(mse)
-        numbers[f"early_{rival}"] = _mean(mse[_EARLY])
-        numbers[f"late_{rival}"] = _mean(mse[_LATE])
-    return numbers
-
-
-class _Visited(NamedTuple):
-    """The means of ‖∇F‖² and of tr Var[∇f] over each round of a run."""
-
-    gradient2: Floats
-    noise: Floats
-
-    def mse(self, record: RunRecord, name: str, num_directions: int, num_samples: int) -> Floats:
-        """Return the exact MSE of a method at these parameters, with the run's spacing."""
-        from gensmooth.lab.paper.linreg.mse import prediction
-
-        g, n, c = prediction(
-            named(name),
-            dim=record.config["dim"],
-            num_directions=num_directions,
-            num_samples=num_samples,
-            spacing=record.config["spacing"],
-        )
-        return g * self.gradient2 + n * self.noise + c
-
-
-def _visited(record: RunRecord) -> _Visited:
-    """Solve for the two means: the exact prediction and the Lemma's are linear in them.
-
-    predicted = g ‖∇F‖² + n tr Var + c,  lemma = g ‖∇F‖² + n′ tr Var
-    """
-    from gensmooth.lab.paper.linreg.mse import lemma, prediction
-
-    config = record.config
-    family = named(config["method"])
-    size = {name: config[name] for name in ("dim", "num_directions", "num_samples")}
-    exact = prediction(family, spacing=config["spacing"], **size)
-    paper = lemma(family, **size)
-    predicted, by_lemma = (np.asarray(record.series[name]) for name in ("predicted", "lemma"))
-    noise = (predicted - by_lemma - exact.spacing) / (exact.noise - paper.noise)
-    return _Visited((by_lemma - paper.noise * noise) / paper.gradient, noise)
-
-
-def _mean(values: Floats) -> float:
-    """Return the geometric mean."""
-    return float(np.exp(np.mean(np.log(values))))
-
-
-# --- the sentences -------------------------------------------------------------------------------
-
 
 def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG001
     """Judge every claim that these runs can decide."""
-    have = set(scores.values("method", "num_directions", "num_samples"))
-    settings = [s for s in _SETTINGS if all((m, *s) in have for m in (*_PLAIN, *_SHRUNK))]
+    available = set(scores.values("method", "num_directions", "num_samples"))
+    settings = [s for s in SETTINGS if all((m, *s) in available for m in (*PLAIN, *SHRUNK))]
     if not settings:
         return []
     lemma, exact = _about_the_lemma(scores, settings)
@@ -153,14 +50,14 @@ def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG
         *_about_curves(scores, settings),
         *_about_estimators(scores, settings),
         *_about_loss(scores, settings),
-        *_about_theory(),
+        *about_theory(),
         exact,
     ]
 
 
 def _about_curves(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
     """Judge the MSE along each method's own run."""
-    names = {"gs-bes": _PLAIN, "shrinkages": _SHRUNK}
+    names = {"gs-bes": PLAIN, "shrinkages": SHRUNK}
     return [
         better(
             Sentence(
@@ -169,7 +66,7 @@ def _about_curves(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
                 "In all nine settings both shrinkage methods have a smaller gradient MSE than GS "
                 "and BeS.",
             ),
-            _cases(scores, "mse", settings, product(_SHRUNK, _PLAIN)),
+            _cases(scores, "mse", settings, product(SHRUNK, PLAIN)),
             _MSE,
         ),
         *(
@@ -191,14 +88,14 @@ def _about_curves(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
 
 
 def _about_estimators(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
-    """Estimators at equal parameters: those that the runs of either method visited."""
+    """Judge estimators at equal parameters: those that the runs of either method visited."""
     exact = "exact gradient MSE at equal parameters (those that the runs visited)"
 
     def cases(part: str, a: str, b: str) -> list[Case]:
         return [
             Case(
                 f"{METHODS[a].title} vs {METHODS[b].title} where {METHODS[run].title} went "
-                f"({_words(where)})",
+                f"({words(where)})",
                 _sample(scores, f"{part}_{a}", run, where),
                 _sample(scores, f"{part}_{b}", run, where),
             )
@@ -240,7 +137,7 @@ def _about_estimators(scores: Scores, settings: Sequence[Where]) -> list[ClaimRo
                         _sample(scores, "exact_all_directions", name, (L, N)),
                         _sample(scores, "exact", name, (L, N)),
                     )
-                    for (L, N), name in product(settings, _PLAIN)
+                    for (L, N), name in product(settings, PLAIN)
                 ],
                 Measure(exact),
             )
@@ -252,10 +149,10 @@ def _about_early_error(here: ClaimRow) -> ClaimRow:
     """Judge a sentence where its premise is met, and add the result where it is not."""
     much = 10.0  # ‖∇F‖² over tr Var/N
     smaller = [
-        _words(where)
-        for where in _SETTINGS
-        if _lemma("bes-shrinkage", where).at(much, where[1])
-        < _lemma("gs-shrinkage", where).at(much, where[1])
+        words(where)
+        for where in SETTINGS
+        if lemma_of("bes-shrinkage", where).at(much, where[1])
+        < lemma_of("gs-shrinkage", where).at(much, where[1])
     ]
     met = counted(
         Sentence(
@@ -265,7 +162,7 @@ def _about_early_error(here: ClaimRow) -> ClaimRow:
             "smaller gradient MSE than GS-shrinkage.",
         ),
         found=smaller,
-        of=len(_SETTINGS),
+        of=len(SETTINGS),
         what=f"the Lemma at d = 100, where the premise is met (‖∇F‖² = {much:g} tr Var/N)",
     )
     unmet = "In this regression the premise is not met (200 beside 490 to 4900)"
@@ -276,20 +173,20 @@ def _about_early_error(here: ClaimRow) -> ClaimRow:
 
 
 def _about_largest_l(shared: ClaimRow) -> ClaimRow:
-    """Judge the Lemma, whose directions have their own samples, and shared samples."""
+    """Judge a sentence if each direction has its own samples (the Lemma), and if all share them."""
     sentence = Sentence(
         "linreg-mse-largest-l",
         "Section 5.2",
         "Given a budget of 2LN evaluations, the largest L (with N = 1) minimises the MSE.",
     )
     smaller = [
-        f"{METHODS[name].title} ({_words((L, N))})"
-        for (L, N), name in product(_SETTINGS, _PLAIN)
-        if _lemma(name, (L * N, 1)).gradient < _lemma(name, (L, N)).gradient
-        and _lemma(name, (L * N, 1)).noise <= _lemma(name, (L, N)).noise * (1 + 1e-12)
+        f"{METHODS[name].title} ({words((L, N))})"
+        for (L, N), name in product(SETTINGS, PLAIN)
+        if lemma_of(name, (L * N, 1)).gradient < lemma_of(name, (L, N)).gradient
+        and lemma_of(name, (L * N, 1)).noise <= lemma_of(name, (L, N)).noise * (1 + 1e-12)
     ]
-    number = 2 * len(_SETTINGS)
-    own = counted(
+    number = 2 * len(SETTINGS)
+    own_samples = counted(
         sentence,
         found=smaller,
         of=number,
@@ -298,14 +195,14 @@ def _about_largest_l(shared: ClaimRow) -> ClaimRow:
     return readings(
         sentence,
         {
-            "each direction has its own samples, as in RL, of which it is said": own,
+            "each direction has its own samples, as in RL, of which it is said": own_samples,
             "all directions share them, as in this regression": shared,
         },
     )
 
 
 def _about_loss(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
-    """Judge the test loss, in the paper's settings, whether they have been run or not."""
+    """Judge the test loss in the settings that the paper names; some may not have been run."""
 
     def lower(
         name: str, claim: str, places: Sequence[Where], pairs: Iterable[tuple[str, str]]
@@ -318,7 +215,7 @@ def _about_loss(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
             "2-5",
             "At L=2, N=5 GS and BeS appear to reach a lower test loss than the shrinkage methods.",
             [(2, 5)],
-            product(_PLAIN, _SHRUNK),
+            product(PLAIN, SHRUNK),
         ),
         _about_spread(scores),
         lower(
@@ -326,7 +223,7 @@ def _about_loss(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
             "At (L, N) = (2, 15) and (6, 15) both shrinkage methods reach a significantly lower "
             "test loss than GS and BeS.",
             [(2, 15), (6, 15)],
-            product(_SHRUNK, _PLAIN),
+            product(SHRUNK, PLAIN),
         ),
         lower(
             "2-15-bes",
@@ -352,10 +249,7 @@ def _about_loss(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
                 "In five of the nine settings both shrinkage methods end with a lower test loss "
                 "than GS and BeS.",
             ),
-            [
-                AllOf(_cases(scores, "loss", [where], product(_SHRUNK, _PLAIN)))
-                for where in settings
-            ],
+            [AllOf(_cases(scores, "loss", [where], product(SHRUNK, PLAIN))) for where in settings],
             _LOSS,
             how=5,
         ),
@@ -369,7 +263,7 @@ def _about_main_difference(scores: Scores, settings: Sequence[Where]) -> ClaimRo
     """Judge the gap between the two pairs of methods against the gaps within them."""
 
     def gaps(where: Where) -> tuple[Sample, Sample]:
-        losses = [_sample(scores, "loss", name, where) for name in (*_PLAIN, *_SHRUNK)]
+        losses = [_sample(scores, "loss", name, where) for name in (*PLAIN, *SHRUNK)]
         if any(loss is None for loss in losses):
             return None, None
         with np.errstate(invalid="ignore"):
@@ -387,7 +281,7 @@ def _about_main_difference(scores: Scores, settings: Sequence[Where]) -> ClaimRo
             "In test loss the main difference is between GS and BeS on one side and the shrinkage "
             "methods on the other.",
         ),
-        [Case(f"({_words(where)})", *gaps(where)) for where in settings],
+        [Case(f"({words(where)})", *gaps(where)) for where in settings],
         Measure(
             "difference of the mean logarithmic final test losses of the two pairs, against the "
             "larger difference within a pair",
@@ -400,7 +294,7 @@ def _about_main_difference(scores: Scores, settings: Sequence[Where]) -> ClaimRo
 
 
 def _about_early_gain(scores: Scores) -> ClaimRow:
-    """Judge the early error of BeS-shrinkage, and the loss that it is said to explain."""
+    """Judge the early error of BeS-shrinkage, and the test loss that it may explain."""
     pair, where = [("bes-shrinkage", "gs-shrinkage")], (2, 15)
     early = [
         Case(
@@ -408,7 +302,7 @@ def _about_early_gain(scores: Scores) -> ClaimRow:
             _sample(scores, "early_bes-shrinkage", run, where),
             _sample(scores, "early_gs-shrinkage", run, where),
         )
-        for run in _SHRUNK
+        for run in SHRUNK
     ]
     return together(
         Sentence(
@@ -429,7 +323,7 @@ def _about_early_gain(scores: Scores) -> ClaimRow:
 
 
 def _about_spread(scores: Scores) -> ClaimRow:
-    """Brown and Forsythe's test, paired: distances from the median, in logarithms."""
+    """Judge the spread by Brown and Forsythe's test: distances of log losses from their median."""
 
     def distances(name: str, where: Where) -> Sample:
         sample = _sample(scores, "loss", name, where)
@@ -438,7 +332,7 @@ def _about_spread(scores: Scores) -> ClaimRow:
         middle = math.log(float(np.median(sample)))
         return [abs(math.log(value) - middle) if value < math.inf else value for value in sample]
 
-    others = [where for where in _SETTINGS if where != (2, 5)]
+    others = [where for where in SETTINGS if where != (2, 5)]
     return better(
         Sentence(
             "linreg-loss-2-5-spread",
@@ -447,11 +341,11 @@ def _about_spread(scores: Scores) -> ClaimRow:
         ),
         [
             Case(
-                f"{METHODS[name].title}, (2, 5) vs ({_words(where)})",
+                f"{METHODS[name].title}, (2, 5) vs ({words(where)})",
                 distances(name, (2, 5)),
                 distances(name, where),
             )
-            for name, where in product((*_PLAIN, *_SHRUNK), others)
+            for name, where in product((*PLAIN, *SHRUNK), others)
         ],
         Measure(
             "distance of a run's logarithmic final test loss from the median of its setting",
@@ -465,7 +359,7 @@ def _about_spread(scores: Scores) -> ClaimRow:
 
 def _about_few_points(scores: Scores) -> ClaimRow:
     """Judge the gain over GS with few data points against that with many."""
-    ours = ("bes", *_SHRUNK)
+    ours = ("bes", *SHRUNK)
 
     def gain(name: str, where: Where) -> Sample:
         a, b = _sample(scores, "loss", name, where), _sample(scores, "loss", "gs", where)
@@ -490,7 +384,7 @@ def _about_few_points(scores: Scores) -> ClaimRow:
 
 
 def _about_the_lemma(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
-    """Judge whether the measured error is the predicted one: the paper's, then ours."""
+    """Compare the measured error with the Lemma, then with our exact formula."""
     rows: list[ClaimRow] = []
     for name, title, place, claim in (
         (
@@ -509,10 +403,10 @@ def _about_the_lemma(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow
         ),
     ):
         cases: list[Case] = []
-        for where, run in product(settings, (*_PLAIN, *_SHRUNK)):
+        for where, run in product(settings, (*PLAIN, *SHRUNK)):
             sample = _sample(scores, name, run, where)
             one = None if sample is None else [1.0] * len(sample)
-            cases.append(Case(f"{METHODS[run].title} ({_words(where)})", sample, one))
+            cases.append(Case(f"{METHODS[run].title} ({words(where)})", sample, one))
         rows.append(
             alike(
                 Sentence(f"linreg-theory-{title}", place, claim),
@@ -525,194 +419,9 @@ def _about_the_lemma(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow
     return rows
 
 
-def _about_theory() -> list[ClaimRow]:
-    """Sentences about formulas, computed from the formulas."""
-    return [_about_first_term(), _about_shrunk_errors(), *_about_the_bound(), _about_antithetic()]
-
-
-_DIM = 100
-
-
-def _lemma(name: str, where: Where) -> "Prediction":
-    from gensmooth.lab.paper.linreg.mse import lemma
-
-    return lemma(named(name), dim=_DIM, num_directions=where[0], num_samples=where[1])
-
-
-def _about_first_term() -> ClaimRow:
-    """Judge the Lemma's terms at the start, θ ~ N(0, I), where the gradient is largest."""
-    from gensmooth.lab.paper.linreg.mse import minimizer, noise_trace_of
-
-    gradient2 = _DIM * (1.0 + minimizer(_DIM) ** 2)
-    noise = noise_trace_of(_DIM, 0.0, float(_DIM))
-    sentence = Sentence(
-        "linreg-first-term", "Section 4.3", "The first term of the MSE is the larger one."
-    )
-
-    def row(places: Iterable[Where]) -> ClaimRow:
-        shares = {
-            where: _lemma("gs", where).noise * noise / (_lemma("gs", where).gradient * gradient2)
-            for where in places
-        }
-        return counted(
-            sentence,
-            found=[f"{_words(where)}" for where, share in shares.items() if share < 1],
-            of=len(shares),
-            what="the Lemma’s terms for GS at the expected start of the regression, where the "
-            f"gradient is largest; the second over the first is {min(shares.values()):.3g} to "
-            f"{max(shares.values()):.3g}. It falls as 1/N and is below 1 from "
-            f"N = {math.ceil(max(N * share for (_, N), share in shares.items()))} on",
-        )
-
-    return readings(
-        sentence,
-        {
-            "as an order in N, as the paper argues (N = 1000)": row(
-                (L, 1000) for L in paper.RL_DIRECTIONS
-            ),
-            "at the sizes of the paper’s regression": row(_SETTINGS),
-        },
-    )
-
-
-def _about_shrunk_errors() -> ClaimRow:
-    """Judge how far apart the errors of the two shrinkage methods can be, by the Lemma."""
-    sentence = Sentence(
-        "theory-shrunk-errors",
-        "Section 4.3",
-        "The difference between the MSE of GS-shrinkage and of BeS-shrinkage may be substantial.",
-    )
-    substantial = 1.1
-    sizes = {
-        *((100, L) for L, _ in _SETTINGS),
-        *((d, L) for settings in paper.DFO["sphere"].values() for d, L in settings),
-        *((102, L) for L in paper.RL_DIRECTIONS),
-    }
-
-    def row(places: Iterable[tuple[int, int]]) -> ClaimRow:
-        largest = {(d, L): _largest_ratio(d, L) for d, L in sorted(places)}
-        found = [f"d={d}, L={L}: {r:.3g}" for (d, L), r in largest.items() if r >= substantial]
-        what = (
-            "larger over smaller MSE by the Lemma, whatever the gradient and the noise; at most "
-            f"{max(largest.values()):.3g}; substantial = a tenth"
-        )
-        return counted(sentence, found=found, wanted=1, of=len(largest), what=what)
-
-    return readings(
-        sentence,
-        {
-            "at the sizes of the paper’s regression, benchmark and HalfCheetahRandVel": row(sizes),
-            "at some size": row([(2, 10), (2, 100), (10, 10), (10, 100)]),
-        },
-    )
-
-
-def _largest_ratio(dim: int, num_directions: int) -> float:
-    """The Lemma's MSE is linear in ‖∇F‖² and tr Var, so its ratio is extreme where one is 0."""
-    terms = [
-        (theory.relative_mse(m), theory.mse(m, gradient_norm2=0.0, noise_trace=1.0))
-        for name in _SHRUNK
-        for m in [named(name).resolve(dim, num_directions).moments(dim, num_directions)]
-    ]
-    return max(max(a / b, b / a) for a, b in zip(*terms, strict=True))
-
-
-def _about_the_bound() -> list[ClaimRow]:
-    """Judge Theorem 3.1 with one gradient and one noise for all methods."""
-
-    def bounds(name: str) -> dict[Where, float | None]:
-        values: dict[Where, float | None] = {}
-        for L, N in _SETTINGS:
-            moments = named(name).resolve(_DIM, L).moments(_DIM, L)
-            mse = theory.mse(moments, gradient_norm2=1.0, noise_trace=1.0, num_samples=N)
-            bias = theory.relative_bias(moments)
-            bound = theory.convergence_bound(mse, bias, smoothness=1.0, bound=1.0, steps=1000)
-            values[L, N] = bound
-        return values
-
-    gs, bes = bounds("gs"), bounds("bes")
-    applies = [
-        f"{METHODS[name].title} ({_words(where)})"
-        for name in _SHRUNK
-        for where, bound in bounds(name).items()
-        if bound is not None
-    ]
-    number = len(_SETTINGS)
-    return [
-        counted(
-            Sentence(
-                "theory-bound-bes",
-                "Section 4.2, Theorem 3.1",
-                "The convergence bound is smaller for BeS than for GS.",
-            ),
-            found=[_words(w) for w in _SETTINGS if (bes[w] or math.inf) < (gs[w] or math.inf)],
-            of=number,
-            what="the bound at the sizes of the regression, with equal gradient and noise",
-        ),
-        counted(
-            Sentence(
-                "theory-bound-shrinkage",
-                "Not in the paper: what Theorem 3.1 implies",
-                "The guarantee that suggests a smaller MSE applies to the methods that make it "
-                "smallest, GS-shrinkage and BeS-shrinkage.",
-            ),
-            found=applies,
-            of=2 * number,
-            what="sizes of the regression at which the bias is below ½, as the theorem asks; the "
-            "bias of shrinkage is 1 − L/(L + d + 1) or 1 − L/(L + d − 1)",
-        ),
-    ]
-
-
-def _about_antithetic() -> ClaimRow:
-    """Judge the errors of the two estimators under each way of drawing samples."""
-    sentence = Sentence(
-        "theory-antithetic",
-        "Appendix B.5",
-        "The MSE of the antithetic estimator is that of the forward difference (as c → 0).",
-    )
-
-    def row(**noise: Any) -> ClaimRow:
-        def mse(name: str, where: Where, estimator: Any) -> float:
-            moments = named(name).resolve(_DIM, where[0]).moments(_DIM, where[0])
-            return theory.mse(
-                moments, gradient_norm2=1.0, num_samples=where[1], estimator=estimator, **noise
-            )
-
-        names = (*_PLAIN, *_SHRUNK)
-        ratios = {
-            f"{METHODS[name].title} ({_words(where)})": mse(name, where, "antithetic")
-            / mse(name, where, "forward")
-            for name, where in product(names, _SETTINGS)
-        }
-        equal = [label for label, ratio in ratios.items() if math.isclose(ratio, 1.0)]
-        what = (
-            "MSE in closed form, antithetic over forward: "
-            f"{min(ratios.values()):.3g} to {max(ratios.values()):.3g}"
-        )
-        return counted(sentence, found=equal, of=len(ratios), what=what)
-
-    return readings(
-        sentence,
-        {
-            "both points of a direction have one sample, as in the paper’s equations": row(
-                noise_trace=1.0
-            ),
-            "each evaluation has its own, as in its RL and its benchmark (spacing 0.1, variance 1 "
-            "of the values)": row(
-                noise_trace=1.0, samples="independent", spacing=0.1, value_variance=1.0
-            ),
-        },
-    )
-
-
 def _ratio(a: float, b: float) -> float:
     """Return the ratio of two losses, either of which may be infinite."""
     return math.inf if math.isinf(a) else a / b
-
-
-def _words(where: Where) -> str:
-    return f"L={where[0]}, N={where[1]}"
 
 
 def _sample(scores: Scores, name: str, run: str, where: Where) -> list[float] | None:
@@ -724,7 +433,7 @@ def _cases(
 ) -> list[Case]:
     return [
         Case(
-            f"{METHODS[a].title} vs {METHODS[b].title} ({_words(where)})",
+            f"{METHODS[a].title} vs {METHODS[b].title} ({words(where)})",
             _sample(scores, name, a, where),
             _sample(scores, name, b, where),
         )

@@ -188,7 +188,7 @@ def _descend(theta, gradient, exact, rate, totals):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def online(blocks, factor, settings, key, step, minimizer, data, state):
-    """Iterations from ``step`` on, one per block, on new data; False if θ diverges."""
+    """Make iterations from ``step`` on, one per block, on new data; return False if θ diverges."""
     x, y = data
     theta, gradient, exact, totals = state
     for i in range(len(blocks)):

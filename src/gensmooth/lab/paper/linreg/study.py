@@ -13,7 +13,8 @@ from gensmooth.lab.experiments.options import GridOptions, Profile, is_flag, opt
 from gensmooth.lab.experiments.spec import RunRecord, Study
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
-from gensmooth.lab.paper.linreg.claims import judge, score
+from gensmooth.lab.paper.linreg.claims import judge
+from gensmooth.lab.paper.linreg.scores import PLAIN, SETTINGS, SHRUNK, score
 
 
 @final
@@ -24,8 +25,6 @@ class LinregOptions(GridOptions):
     offline: bool = option("A fixed data set and mini-batches.", default=False, accepts=is_flag)
 
 
-SETTINGS = tuple(product((2, 6, 20), (5, 15, 50)))  # (L, N)
-_PAPER_METHODS = ("gs", "bes", "gs-shrinkage", "bes-shrinkage")
 _SIZES: Mapping[Profile, Size] = {
     "quick": Size(rounds=30, tuning_seeds=2, seeds=5),
     "paper": Size(100, 3, 5),
@@ -35,7 +34,7 @@ _NAMES = {"mse": "mse", "test_loss": "loss", "predicted_mse": "predicted", "lemm
 
 
 def _methods(options: LinregOptions) -> tuple[str, ...]:
-    return options.methods or _PAPER_METHODS
+    return options.methods or (*PLAIN, *SHRUNK)
 
 
 def _cases(options: LinregOptions) -> Iterator[dict[str, Any]]:

@@ -152,7 +152,7 @@ def _row(record: RunRecord, level: float) -> dict[str, Any]:
     curve = _curve(record)
     tenth, fifth = max(1, len(curve) // 10), max(1, len(curve) // 5)
     changes = np.abs(np.diff(curve))
-    # One test of 20 episodes can pass by the luck of its goals, without anything learned.
+    # A single test of 20 episodes can reach the level by easy goals, before anything is learned.
     smooth = np.convolve(curve, np.full(_ROW, 1 / _ROW), "valid") if len(curve) >= _ROW else curve
     reached = np.flatnonzero(smooth >= level)
     return {

@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 
 from gensmooth.lab.experiments.spec import Outcome, RunRecord
 from gensmooth.lab.paper import tables as paper
-from gensmooth.lab.report.curves import Drawn, label_axes, ticks
+from gensmooth.lab.report.axes import label_axes, ticks
+from gensmooth.lab.report.curves import Drawn
 from gensmooth.lab.report.figure import Figure, LegendItem, Panel
 from gensmooth.lab.report.style import INK, MUTED, method_order, method_style, method_title
 

@@ -18,8 +18,8 @@ from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.dfo.study import GRID as BENCHMARK
 from gensmooth.lab.paper.dfo.study import OBJECTIVES
 from gensmooth.lab.paper.dfo.study import SETTINGS as BENCHMARK_SETTINGS
+from gensmooth.lab.paper.linreg.scores import SETTINGS as REGRESSION_SETTINGS
 from gensmooth.lab.paper.linreg.study import GRID as REGRESSION
-from gensmooth.lab.paper.linreg.study import SETTINGS as REGRESSION_SETTINGS
 from gensmooth.lab.report.style import method_title
 from gensmooth.lab.report.tables import Cell, ClaimRow, Table
 

@@ -11,11 +11,11 @@ from gensmooth.lab.paper.untuned.claims import (
     best_of_grid,
     where_of,
 )
+from gensmooth.lab.report.axes import Scale
 from gensmooth.lab.report.curves import (
     Curve,
     Drawn,
     Floats,
-    Scale,
     Setting,
     View,
     curves,

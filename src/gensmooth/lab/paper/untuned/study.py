@@ -1,4 +1,4 @@
-"""The pilot, one setting, against best-of-grid: linear regression and the noisy benchmark."""
+"""The untuned pilot against the best settings of a grid, on regression and the noisy benchmark."""
 
 import time
 from collections.abc import Mapping, Sequence
