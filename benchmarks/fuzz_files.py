@@ -285,7 +285,7 @@ def _write_matching_checkpoint(folder: Path) -> None:
     meta, arrays = container.read(folder / "checkpoint")
     config = json.loads((folder / "config.json").read_text())
     may_change = ("limits", "execution", "extensions", "source", "gensmooth")
-    meta["config"] = checksum(config, but=may_change)
+    meta["config"] = checksum(config, exclude=may_change)
     container.write(folder / "checkpoint", meta, arrays)
 
 
