@@ -18,9 +18,10 @@ An audit hook sees every ``open`` in the process. It fails on any open of a case
 belongs neither to Python nor to its packages. Numba's own cache is exempt.
 
 A case is a function of the seed and its number: ``--only 17`` repeats it. Cases are run by a child
-process under a memory limit; if it dies, a new one continues. ``--cold`` gives each child an empty
-Numba cache. The exit code is 1 if there was a problem. Ctrl-C stops, and reports the results so
-far. With ``--out``, the same command continues and adds to the file.
+process under a memory limit; if it dies, a new one continues. With ``--cold``, each case has a
+process of its own: a fork that has compiled nothing, with an empty Numba cache. The exit code is 1
+if there was a problem. Ctrl-C stops, and reports the results so far. With ``--out``, the same
+command continues and adds to the file.
 """
 
 import argparse
@@ -28,6 +29,7 @@ import contextlib
 import fnmatch
 import functools
 import hashlib
+import importlib
 import io
 import json
 import math
@@ -54,6 +56,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -74,6 +77,7 @@ from gensmooth.runs.container import MAGIC
 MEMORY = 400 << 20  # bytes that the child may allocate after its start
 DEADLINE = 20  # CPU seconds for a case
 FORGED_DEADLINE = 4  # a forged run may be a long one: it is stopped after this many CPU seconds
+COMPILING = 30  # CPU seconds more for a case that finds an empty Numba cache
 BUSY = 10  # wall time may be longer by this factor, since other processes use the machine too
 HARD_DEADLINE = 600.0  # seconds after which the child counts as dead: it ignores the signals
 OUR_FOLDER = f"{Path(gs.__file__).parent}{os.sep}"  # a full path: clones have the name too
@@ -285,7 +289,7 @@ def _write_matching_checkpoint(folder: Path) -> None:
     meta, arrays = container.read(folder / "checkpoint")
     config = json.loads((folder / "config.json").read_text())
     may_change = ("limits", "execution", "extensions", "source", "gensmooth")
-    meta["config"] = checksum(config, but=may_change)
+    meta["config"] = checksum(config, exclude=may_change)
     container.write(folder / "checkpoint", meta, arrays)
 
 
@@ -458,6 +462,8 @@ SPECIMENS = {
 }
 if find_spec("torch") is None:
     del SPECIMENS["torch log"]
+COMPILES_NOTHING = [name for name in SPECIMENS if name.endswith("page")]
+COMPILES_NOTHING += ["policy", "study", "result"]
 
 
 # --- promises ------------------------------------------------------------------------------------
@@ -1057,7 +1063,13 @@ def _plan(number: int, seed: int) -> tuple[str, str, bool, random.Random]:
 
 
 def run_case(
-    number: int, seed: int, *, where: Path, expected: dict[str, str], watch: Watch
+    number: int,
+    seed: int,
+    *,
+    where: Path,
+    expected: dict[str, str],
+    watch: Watch,
+    cold: bool = False,
 ) -> Case:
     """Damage or forge a copy of a specimen, read it, judge the outcome, and clean up."""
     name, what, forged, rng = _plan(number, seed)
@@ -1072,7 +1084,7 @@ def run_case(
     outcome, problem = "", ""
     watch.seen, watch.workers = [], 0
     LOGGED.clear()
-    seconds = FORGED_DEADLINE if forged else DEADLINE
+    seconds = (FORGED_DEADLINE if forged else DEADLINE) + (COMPILING if cold else 0)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.alarm(BUSY * seconds)
     full = what == "a full disk"
@@ -1196,13 +1208,24 @@ def _judge(error: Exception, folder: Path, before: dict[str, Any] | None) -> tup
 # --- many cases ----------------------------------------------------------------------------------
 
 
-def _child(where: Path, first: int, last: int, seed: int) -> None:
-    """Run cases, and print one line of JSON for each."""
+def _child(where: Path, first: int, last: int, seed: int, cache: Path | None) -> None:
+    """Run cases, and print one line of JSON for each.
+
+    Args:
+        where: The folder of the specimens.
+        first: The number of the first case.
+        last: The number after that of the last case.
+        seed: The seed.
+        cache: Numba's cache, which every case finds empty; ``None`` for a warm one.
+    """
     warnings.simplefilter("ignore")
     results, sys.stdout = sys.stdout, sys.stderr  # commands print too
     import logging
 
-    import scipy.stats  # noqa: F401  -- imported here, so not because of a file
+    expected, modules = json.loads((where / "expected.json").read_text())
+    for name in modules:  # imported here, so not because of a file
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -1212,14 +1235,13 @@ def _child(where: Path, first: int, last: int, seed: int) -> None:
     log.addHandler(Keep())
     log.propagate = False
     sys.path.insert(0, str(where / "modules"))
-    expected: dict[str, str] = {}
-    for name, specimen in SPECIMENS.items():
-        room = where / "undamaged"
-        shutil.copytree(where / "specimens" / name, room)
-        expected[name] = specimen.read(room)
-        shutil.rmtree(room)
-    uninterrupted = json.loads((where / "expected.json").read_text())
-    assert expected == {**expected, **uninterrupted}, "undamaged specimens give wrong results"
+    names = SPECIMENS if cache is None else COMPILES_NOTHING
+    found = {name: _read_undamaged(name, where) for name in names}
+    assert expected == expected | found, "undamaged specimens give wrong results"
+    if cache is not None:
+        saved = [path for path in cache.rglob("*") if path.is_file()]
+        assert not saved, "the process that is forked has compiled something"
+        numba.njit(_sum)(np.ones(3))  # loads the compiler, and saves nothing
 
     def up(*_: object) -> None:
         raise Deadline
@@ -1229,13 +1251,42 @@ def _child(where: Path, first: int, last: int, seed: int) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
     watch = Watch()
+    run = functools.partial(run_case, where=where, expected=expected, watch=watch)
     for number in range(first, last):
-        case = run_case(number, seed, where=where, expected=expected, watch=watch)
-        print(json.dumps(case), flush=True, file=results)
+        if cache is None:
+            print(json.dumps(run(number, seed)), flush=True, file=results)
+            continue
+        shutil.rmtree(cache)
+        cache.mkdir()
+        if process := os.fork():
+            if status := os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]):
+                sys.exit(f"the fork ended with {status}")
+            continue
+        try:
+            print(json.dumps(run(number, seed, cold=True)), flush=True, file=results)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+
+def _read_undamaged(name: str, where: Path) -> str:
+    room = where / "undamaged"
+    shutil.copytree(where / "specimens" / name, room)
+    digest = SPECIMENS[name].read(room)
+    shutil.rmtree(room)
+    return digest
+
+
+def _sum(x: Any) -> float:
+    total = np.zeros(1)
+    for i in range(len(x)):
+        total[0] += max(x[i], 0.0)
+    return total[0]
 
 
 def prepare(where: Path) -> None:
-    """Make the specimens, the stale ones, and the result of an uninterrupted run."""
+    """Make the specimens, the stale ones, the results of reading, and a list of modules."""
     for kind, seed in (("specimens", 0), ("stale", 1)):
         (where / kind).mkdir()
         for name, specimen in SPECIMENS.items():
@@ -1251,7 +1302,12 @@ def prepare(where: Path) -> None:
         folder=whole,
         **SMALL,
     )
-    (where / "expected.json").write_text(json.dumps({"minimize": _read_run(whole)}))
+    import scipy.stats  # noqa: F401  -- some forged files name a distribution
+
+    expected = {name: _read_undamaged(name, where) for name in SPECIMENS}
+    assert expected["minimize"] == _read_run(whole), "an interrupted run gives another result"
+    modules = [name for name in sys.modules if name != "__main__"]
+    (where / "expected.json").write_text(json.dumps([expected, modules]))
     (where / "modules").mkdir()
     (where / "modules" / f"{CANARY}.py").write_text(
         "import pathlib\n(pathlib.Path(__file__).parent / 'touched').touch()\n"
@@ -1267,11 +1323,14 @@ def fuzz(numbers: range, seed: int, where: Path, *, cold: bool = False) -> Itera
         words = [sys.executable, "-m", "benchmarks.fuzz_files", "--child", str(where)]
         words += ["--range", str(first), str(numbers.stop), "--seed", str(seed)]
         log = (where / "log").open("w+b")
-        cache = {"NUMBA_CACHE_DIR": tempfile.mkdtemp(prefix="numba-", dir=where)} if cold else {}
+        environment = dict(os.environ)
+        if cold:
+            cache = environment["NUMBA_CACHE_DIR"] = tempfile.mkdtemp(prefix="numba-", dir=where)
+            words += ["--cache", cache]
         with (
             log,
             subprocess.Popen(
-                words, stdout=subprocess.PIPE, stderr=log, env={**os.environ, **cache}
+                words, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
             ) as child,
         ):
             try:
@@ -1280,7 +1339,8 @@ def fuzz(numbers: range, seed: int, where: Path, *, cold: bool = False) -> Itera
                     first = case.number + 1
                     yield case
             finally:
-                child.kill()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)  # and the fork of a cold case
                 child.wait()
             if first < numbers.stop:
                 log.seek(0)
@@ -1357,14 +1417,15 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    parser.add_argument("--cold", action="store_true", help="begin with an empty Numba cache")
+    parser.add_argument("--cold", action="store_true", help="an empty Numba cache for each case")
     parser.add_argument("--only", type=int, help="this case alone")
     parser.add_argument("--out", type=Path, help="write the result to this JSON file")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--range", type=int, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        return _child(options.child, *options.range, options.seed)
+        return _child(options.child, *options.range, options.seed, options.cache)
     before, began = commit(), time.monotonic()
     command = f"python -m benchmarks.fuzz_files {' '.join(sys.argv[1:])}".strip()
     earlier = _earlier(options.out, command) if options.only is None else None
