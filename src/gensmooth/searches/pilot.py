@@ -229,7 +229,8 @@ class Pilot(AdaptiveSearch):
         """Switch to MirroredES for the trial, or choose the next phase if QuasiNewton is done."""
         before, newton, known = _newton(control), step.memory, step.known
         just_refined = newton.central and not before.central
-        if just_refined and control.starts and newton.value > known.best:
+        fall = control.start_value - newton.value
+        if just_refined and control.starts and newton.value - known.best > _SAME_OPTIMUM * fall:
             newton = newton._replace(finished=True)  # a worse optimum need not be precise
         control = control._replace(
             newton=newton,
