@@ -16,7 +16,8 @@ no samples, noisy values               :class:`~gensmooth.MirroredES`
 Without samples, the pilot first evaluates x0 twice: two different values mean noise. To find out
 whether the quasi-Newton phase pays off, it interrupts the phase once for a trial of MirroredES and
 continues with the better of the two. When a phase no longer makes progress on exact values, the
-pilot restarts QuasiNewton or MirroredES at a random point.
+pilot restarts QuasiNewton or MirroredES at a random point: first QuasiNewton only, as long as it
+converges to different optima.
 
 This file only makes these decisions. The step rules are in the files of the phases.
 """
@@ -61,6 +62,9 @@ _NEWTON_FROM = 20  # budget per parameter below which QuasiNewton would not get 
 TRIAL_AFTER = 100  # evaluations per parameter of QuasiNewton before the trial of MirroredES
 TRIAL_AFTER_L_BFGS = 40  # the same without a full matrix, which takes longer to converge
 TRIAL = 25  # evaluations per parameter of the trial
+_EXPLORE = 1000  # evaluations per parameter of QuasiNewton at random starts before MirroredES
+_CONVERGED = 1e-3  # share of its decrease that QuasiNewton may still expect from a step at its end
+_SAME_OPTIMUM = 1e-4  # difference of two optimal values, as a share of the decrease to one of them
 _EVOLUTION_PREFERRED = 10  # ratio of evaluations to QuasiNewton's if MirroredES found the best x
 
 
@@ -92,6 +96,10 @@ class Control(NamedTuple):
         newton_spent: Number of evaluations of QuasiNewton.
         evolution_spent: Number of evaluations of MirroredES.
         newton_leads: Whether QuasiNewton found the best point.
+        starts: Number of random starts so far.
+        start_value: The value at the last start, x0 or random.
+        optimum: The lowest value to which QuasiNewton has converged; infinity if it never has.
+        several: Whether QuasiNewton has converged to different values.
     """
 
     newton: Newton | tuple[()]
@@ -103,6 +111,10 @@ class Control(NamedTuple):
     newton_spent: int
     evolution_spent: int
     newton_leads: bool
+    starts: int
+    start_value: float
+    optimum: float
+    several: bool
 
 
 @final
@@ -194,7 +206,7 @@ class Pilot(AdaptiveSearch):
         first, second = response.values.tolist()
         x, errors2 = response.x.reshape(-1), response.errors2
         if first == second and (errors2 is None or not errors2.any()):
-            known = known._replace(noisy=Noise.EXACT)
+            known, control = known._replace(noisy=Noise.EXACT), control._replace(start_value=first)
             if control.newton and self.budget >= _NEWTON_FROM * x.size:
                 newton = self._newton.at(x, first, known)
                 step = self._newton.gradient_next(known, newton, response.x)
@@ -214,34 +226,63 @@ class Pilot(AdaptiveSearch):
     def _after_newton(
         self, control: Control, request: PointRequest, response: Response, step: Transition
     ) -> Transition:
-        """Switch to MirroredES: for the trial, or permanently once QuasiNewton has finished."""
-        before, newton = _newton(control), step.memory
+        """Switch to MirroredES for the trial, or choose the next phase if QuasiNewton is done."""
+        before, newton, known = _newton(control), step.memory, step.known
+        just_refined = newton.central and not before.central
+        fall = control.start_value - newton.value
+        if just_refined and control.starts and newton.value - known.best > _SAME_OPTIMUM * fall:
+            newton = newton._replace(finished=True)  # a worse optimum need not be precise
         control = control._replace(
             newton=newton,
             newton_spent=control.newton_spent + len(response.values),
-            newton_leads=control.newton_leads or response.values.min() <= step.known.best,
+            newton_leads=control.newton_leads or response.values.min() <= known.best,
         )
-        if newton.finished and control.evolution.restarts:
-            return self._restart(step.known, control, response)
         if newton.finished:
-            control = control._replace(trial=Trial.OVER)
-            return self._start_evolution(step.known, control, newton.x, newton.value, response)
+            return self._after_last_newton(known, control, response)
         at_new_point = request.kind is RequestKind.LINE_SEARCH and step.request.kind in (
             RequestKind.FORWARD_DIFFERENCES,
             RequestKind.CENTRAL_DIFFERENCES,
         )
-        just_refined = newton.central and not before.central
         after = TRIAL_AFTER if newton.inverse.size else TRIAL_AFTER_L_BFGS
         due = control.trial is Trial.BEFORE and newton.evaluations >= after * newton.x.size
         if at_new_point and due and not just_refined:
             control = control._replace(trial=Trial.RUNNING)
-            return self._start_evolution(step.known, control, newton.x, newton.value, response)
+            return self._start_evolution(known, control, newton.x, newton.value, response)
         return step._replace(memory=control)
+
+    def _after_last_newton(
+        self, known: Knowledge, control: Control, response: Response
+    ) -> Transition:
+        """Choose the next phase if QuasiNewton has finished.
+
+        If it has converged, MirroredES is tried once. After that, QuasiNewton starts elsewhere as
+        long as its optima differ. In all other cases MirroredES takes over at the best point.
+        """
+        newton = _newton(control)
+        if control.evolution.restarts:
+            return self._restart(known, control, response)
+        fall = control.start_value - newton.value
+        if not fall > 0 or -newton.slope > _CONVERGED * fall:  # not smooth
+            control = control._replace(trial=Trial.OVER)
+            return self._start_evolution(known, control, known.best_x, known.best, response)
+        differs = abs(newton.value - control.optimum) > _SAME_OPTIMUM * fall
+        control = control._replace(
+            optimum=min(control.optimum, newton.value),
+            several=control.several or (differs and math.isfinite(control.optimum)),
+        )
+        if control.trial is Trial.BEFORE:
+            control = control._replace(trial=Trial.RUNNING)
+        elif (differs or control.several) and control.newton_spent < _EXPLORE * newton.x.size:
+            return self._start_elsewhere(known, control, Phase.NEWTON, response)
+        return self._start_evolution(known, control, known.best_x, known.best, response)
 
     def _after_evolution(
         self, control: Control, request: PointRequest, response: Response, step: Transition
     ) -> Transition:
-        """At the end of the trial, return to QuasiNewton unless MirroredES found a lower value."""
+        """At the end of the trial, return to QuasiNewton unless MirroredES found a lower value.
+
+        If QuasiNewton has converged, it starts elsewhere.
+        """
         spent = control.evolution.evaluations + len(response.batch)
         lowest = min(control.evolution.lowest, step.memory.lowest)
         restarts = control.evolution.restarts
@@ -253,6 +294,8 @@ class Pilot(AdaptiveSearch):
         ranked = request.kind is RequestKind.MIRRORED_PAIRS and np.isfinite(response.values).any()
         if control.trial is Trial.RUNNING and ranked and spent >= TRIAL * response.x.size:
             control, newton = control._replace(trial=Trial.OVER), _newton(control)
+            if not lowest < newton.value and newton.finished:
+                return self._start_elsewhere(step.known, control, Phase.NEWTON, response)
             if not lowest < newton.value:
                 back = self._newton.gradient_next(step.known, newton, response.x)
                 return back._replace(memory=control)
@@ -262,7 +305,7 @@ class Pilot(AdaptiveSearch):
         return step._replace(memory=control)
 
     def _restart(self, known: Knowledge, control: Control, response: Response) -> Transition:
-        """Evaluate a random start, and choose the phase that takes over there.
+        """Choose the phase that starts elsewhere once MirroredES has converged.
 
         QuasiNewton and MirroredES get equal numbers of evaluations if QuasiNewton found the best
         point. Otherwise MirroredES gets most of them.
@@ -270,9 +313,15 @@ class Pilot(AdaptiveSearch):
         share = 1 if control.newton_leads else _EVOLUTION_PREFERRED
         newton_next = share * control.newton_spent <= control.evolution_spent
         phase = Phase.NEWTON if newton_next else Phase.EVOLUTION
+        return self._start_elsewhere(known, control, phase, response)
+
+    def _start_elsewhere(
+        self, known: Knowledge, control: Control, phase: Phase, response: Response
+    ) -> Transition:
+        """Evaluate a random start, at which this phase will take over."""
         x = self._random_start(known, control, response)
-        request = make_request(RequestKind.START, x.dtype)
-        return Transition(known, control._replace(next_phase=phase), request, x)
+        control = control._replace(next_phase=phase, starts=control.starts + 1)
+        return Transition(known, control, make_request(RequestKind.START, x.dtype), x)
 
     def _random_start(self, known: Knowledge, control: Control, response: Response) -> Array:
         """Return a random start: uniform within the bounds or, without them, in a cube.
@@ -300,7 +349,8 @@ class Pilot(AdaptiveSearch):
         first, second = response.values.tolist()
         x = response.x.reshape(-1)
         if not math.isfinite(first):  # the objective is not defined there
-            return self._restart(known, control, response)
+            return self._start_elsewhere(known, control, control.next_phase, response)
+        control = control._replace(start_value=first)
         if first != second:  # noisy after all
             control = control._replace(next_phase=Phase.EVOLUTION)
         if control.next_phase is Phase.NEWTON:
@@ -368,6 +418,10 @@ class Pilot(AdaptiveSearch):
             newton_spent=0,
             evolution_spent=0,
             newton_leads=False,
+            starts=0,
+            start_value=math.inf,
+            optimum=math.inf,
+            several=False,
         )
 
     # --- for runs ---------------------------------------------------------------------------------
@@ -389,8 +443,8 @@ class Pilot(AdaptiveSearch):
     def converged(self, state: SearchState) -> str | None:
         """Return a reason if the phases have converged on exact values and restarts are off.
 
-        It suffices that MirroredES has converged. It also suffices that QuasiNewton has, if
-        MirroredES has since found no lower value in as many evaluations as precede its trial.
+        It suffices that the next start is elsewhere. It also suffices that QuasiNewton has finished
+        if MirroredES has since found no lower value in as many evaluations as precede its trial.
         """
         known, control = kept_of(state)
         if self.restarts or known.noisy is not Noise.EXACT:
@@ -402,7 +456,7 @@ class Pilot(AdaptiveSearch):
             and evolution.evaluations >= TRIAL_AFTER * newton.x.size
             and not evolution.lowest < newton.value
         )
-        if not (confirmed or evolution.restarts):
+        if not (confirmed or evolution.restarts or control.starts):
             return None
         return "no better value was found nearby (with restarts=True, it continues elsewhere)"
 
