@@ -83,7 +83,8 @@ def _used_up(limits: Mapping[str, Any], evaluations: Sequence[float]) -> bool:
     step, budget = limits["until_step"], limits["budget"]
     if step == limits["max_steps"]:
         return True
-    return budget is not None and step < len(evaluations) and evaluations[step] >= number(budget)
+    reached = evaluations[step] if step < len(evaluations) else -math.inf
+    return budget is not None and reached >= number(budget)
 
 
 def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | None:

@@ -44,9 +44,10 @@ def _about_first_term() -> ClaimRow:
     )
 
     def row(places: Iterable[Where]) -> ClaimRow:
+        terms = {where: lemma_of("gs", where) for where in places}
         shares = {
-            where: lemma_of("gs", where).noise * noise / (lemma_of("gs", where).gradient * gradient2)
-            for where in places
+            where: lemma.noise * noise / (lemma.gradient * gradient2)
+            for where, lemma in terms.items()
         }
         return counted(
             sentence,
