@@ -80,7 +80,7 @@ def _stages(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _used_up(limits: Mapping[str, Any], evaluations: Sequence[float]) -> bool:
     """Return whether a run had reached its earlier limits when it was given others."""
-    step, budget = limits["until_step"], limits["budget"]
+    step, budget = int(limits["until_step"]), limits["budget"]
     if step == limits["max_steps"]:
         return True
     reached = evaluations[step] if step < len(evaluations) else -math.inf
