@@ -383,7 +383,7 @@ def _run(where: Path, chosen: Path | None, reload: float | None) -> tuple[Path, 
             f"{run.name}: {'the result' if run.end is not None else 'still running'}",
             _answer(run, result, where),
             heading="The training" if run.training else "The run",
-            prose=_prose(run) if command else f"{_prose(run)} {_INTERRUPTED}",
+            prose=_prose(run) if command else f"{_prose(run)} {_NEW_LIMITS}",
             drawn=_drawn(run),
             tables=_tables(run),
             facts=_facts(run.config),
@@ -746,17 +746,18 @@ def _draw(ax: Any, *, lines: Sequence[DrawnLine], at: Floats, run: RecordedRun) 
 
 _PARTS = ("directions", "estimator", "optimizer")
 _AGAIN = "again"  # a folder for the repeated run
-_INTERRUPTED = "It got new limits before it had reached the old ones, so no command repeats it."
+_NEW_LIMITS = "The run was given new limits on the way, and no command repeats it."
 
 
 def command_of(
     config: Mapping[str, Any], where: Path, out: Path, evaluations: Sequence[float] = ()
 ) -> str:
-    """Return the command that repeats a run; nothing if there is none.
+    """Return the command that repeats a run.
 
     A training, and a run that options cannot express, is repeated by copying its configuration to a
-    new folder and resuming it there, from the beginning. A run that was given a larger budget is
-    repeated in the same stages.
+    new folder and resuming it there, from the beginning. A run that was given new limits after it
+    had reached the old ones is repeated in the same stages. If it was given them earlier, or if
+    options cannot express it, there is no command.
 
     Args:
         config: The run's configuration.
