@@ -84,6 +84,15 @@ def test_a_small_page_prints_on_few_pages(small, tmp_path):
     assert 2 <= len(sheets) <= 5  # the whole demo has seven
 
 
+def test_a_small_page_fits_a_phone(small, tmp_path):
+    found = chromium.find()
+    if found is None:
+        pytest.skip("no Chromium found")
+    with chromium.Chromium(found, tmp_path / "profile") as browser:
+        browser.open(small[0].page, width=390)
+        assert browser.evaluate("document.documentElement.scrollWidth") == 390
+
+
 def test_every_verdict_leads_to_its_curves(small):
     _, page = small
     rows = re.findall(r'<tr role="row" id="claim-.*?</tr>', page, flags=re.S)

@@ -29,17 +29,18 @@ Array = NDArray[Any]
 _SHORT = 32  # the most numbers of an array that are written into a command
 _PARTS = ("directions", "estimator", "optimizer")
 _AGAIN = "again"  # a folder for the repeated run
-INTERRUPTED = "It got new limits before it had reached the old ones, so no command repeats it."
+NEW_LIMITS = "The run was given new limits on the way, and no command repeats it."
 
 
 def command_of(
     config: Mapping[str, Any], where: Path, out: Path, evaluations: Sequence[float] = ()
 ) -> str:
-    """Return the command that repeats a run; nothing if there is none.
+    """Return the command that repeats a run.
 
     A training, and a run that options cannot express, is repeated by copying its configuration to a
-    new folder and resuming it there, from the beginning. A run that was given a larger budget is
-    repeated in the same stages.
+    new folder and resuming it there, from the beginning. A run that was given new limits after it
+    had reached the old ones is repeated in the same stages. If it was given them earlier, or if
+    options cannot express it, there is no command.
 
     Args:
         config: The run's configuration.

@@ -11,7 +11,7 @@ import numpy as np
 from gensmooth.describe import number
 from gensmooth.lab import report
 from gensmooth.lab.report.tables import Table, vector
-from gensmooth.lab.run_page.command import INTERRUPTED, command_of
+from gensmooth.lab.run_page.command import NEW_LIMITS, command_of
 from gensmooth.lab.run_page.figure import draw
 from gensmooth.lab.run_page.recorded import (
     RecordedRun,
@@ -41,7 +41,7 @@ def write_run(where: Path, chosen: Path | None, reload: float | None) -> tuple[P
             f"{run.name}: {'the result' if run.end is not None else 'still running'}",
             _answer(run, result, where),
             heading="The training" if run.training else "The run",
-            prose=_prose(run) if command else f"{_prose(run)} {INTERRUPTED}",
+            prose=_prose(run) if command else f"{_prose(run)} {NEW_LIMITS}",
             drawn=draw(run),
             tables=_tables(run),
             facts=_facts(run.config),
