@@ -245,7 +245,9 @@ def _axes(arguments: Mapping[str, Any], known: Sequence[str]) -> list[_Axis]:
         if name not in known:
             hint = checks.did_you_mean(name, known)
             raise ValueError(
-                f"`{name}` is not an option of a method here.{hint} Known: {', '.join(known)}."
+                f"`{name}` is not an option of a method here.{hint} Known: {', '.join(known)}. To "
+                "vary a field of a custom search, register each value under its own name "
+                "(docs/contributing/search.md), and pass the names as `method`."
             )
         axes.append(_Axis(name, *read_values(name, values)))
     if not axes:

@@ -232,10 +232,9 @@ def coverage(records: Sequence[RunRecord]) -> Table:
             *(["device"] if apart else []),
         ],
         rows,
-        f"Seeds that are finished, of the paper's {seeds} or more than those; an empty field has "
-        f"not been run. {whole} of the paper's {total} runs are there with all of their "
-        "iterations. Claims are judged on cells with all seeds and all iterations, and on no "
-        "others.",
+        f"How many seeds are finished; the paper has {seeds}. An empty field has not been run. "
+        f"{whole} of the paper's {total} runs are complete, with all of their iterations. Claims "
+        "are judged only on cells with all seeds and all iterations.",
     )
 
 
