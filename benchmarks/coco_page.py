@@ -79,8 +79,10 @@ RULES = """
   *additive* 1 adds z. A target counts as reached when a method evaluates a point whose noise-free
   value is that good, even if the method cannot know. COCO's own suite with noise, bbob-noisy, is
   not used: it returns noisy values only, which do not show whether a target is reached.
-- **µs** is the CPU time per evaluation in microseconds, including that of the objective. A dash
-  means that a method was not run that long. A star marks the best of a column.
+- **µs** is the CPU time per evaluation in microseconds, including that of the objective. Compare it
+  only within one measurement (numbered below each table): it depends on what else the machine does.
+- **Dashes and stars.** A dash means that a method was not run that long. A star marks the best of a
+  column, among the methods that were.
 
 | method | called as |
 |---|---|

@@ -18,6 +18,7 @@ from gensmooth.evaluators import Processes, Threads
 from gensmooth.searches import descent, quasi_newton
 from gensmooth.searches import mirrored_es as evolution
 from gensmooth.searches.adaptive import PointRequest, RequestKind
+from gensmooth.searches.pilot import Control, Trial
 
 
 def valley(x, rng=None) -> float:
@@ -1036,6 +1037,64 @@ def test_restarts_begin_elsewhere(x_scale, bounds, least, most):
     assert starts.min() < least + 0.35 * width
     assert starts.max() > most - 0.35 * width
     assert len({start.tobytes() for start in starts}) == len(starts)
+
+
+class Phases:
+    """A callback that keeps what the pilot remembers after each step."""
+
+    def __init__(self) -> None:
+        self.controls: list[Control] = []
+        self.kinds: list[RequestKind] = []
+
+    def __call__(self, now) -> None:
+        self.controls.append(now.state.kept.memory)
+        self.kinds.append(now.state.sent.kind)
+
+    def starts_before_evolution(self) -> int:
+        """Return the number of random starts before MirroredES takes over for good."""
+        ranked = RequestKind.MIRRORED_PAIRS
+        return min(
+            control.starts
+            for control, kind in zip(self.controls, self.kinds, strict=True)
+            if kind is ranked and control.trial is Trial.OVER
+        )
+
+
+def test_quasi_newton_starts_elsewhere_as_long_as_its_optima_differ():
+    """It has 1000 evaluations per parameter; a single optimum is found twice and no more."""
+    d, one, two, steep = 4, Phases(), Phases(), Phases()
+    how = {"budget": 1500 * d, "seed": 0}
+
+    def roots(x):  # its slope at the minimum is infinite
+        return float(np.sqrt(np.abs(x - [0.3, 0.7, 1.1, 1.5])).sum())
+
+    gs.minimize(bowl, np.full(d, 2.0), callback=one, **how)
+    gs.minimize(two_basins, np.full(d, 1.5), callback=two, **how)
+    gs.minimize(roots, np.full(d, 2.0), callback=steep, **how)
+    assert (one.starts_before_evolution(), steep.starts_before_evolution()) == (1, 0)
+    assert not one.controls[-1].several
+    assert two.starts_before_evolution() > 10
+    explored = [
+        control.newton_spent
+        for control, kind in zip(two.controls, two.kinds, strict=True)
+        if kind is RequestKind.START and not control.evolution.restarts
+    ]
+    assert max(explored) < 1000 * d
+
+
+def test_only_the_best_optimum_is_refined():
+    """A restart that leads to a worse optimum ends before its central differences."""
+    phases = Phases()
+    gs.minimize(two_basins, np.full(4, 1.5), budget=3000, seed=1, callback=phases)
+    central = [
+        control
+        for control, kind in zip(phases.controls, phases.kinds, strict=True)
+        if kind is RequestKind.CENTRAL_DIFFERENCES
+    ]
+    worse = [control for control in phases.controls if control.newton.value > 0.4]
+    assert any(control.newton.finished for control in worse)
+    assert central
+    assert all(control.newton.value < 0.4 for control in central)
 
 
 def test_a_restart_finds_the_better_optimum():
