@@ -39,13 +39,19 @@ class FieldError(ValueError):
         super().__init__(printable(message))
 
 
-def printable(value: str, most: int = LONGEST) -> str:
+def printable(value: str, most: int = LONGEST, *, lines: bool = False) -> str:
     r"""Return text that is safe to print: control characters are escaped, and the end is cut off.
+
+    Args:
+        value: The text.
+        most: The largest number of characters.
+        lines: Whether it may have several lines; otherwise line breaks are escaped, too.
 
     >>> printable("red: \x1b[31m!")
     'red: \\x1b[31m!'
     """
     value = _CONTROL.sub(lambda match: ascii(match[0])[1:-1], value)
+    value = value if lines else value.replace("\n", r"\n")
     return value if len(value) <= most else f"{value[: most - 1]}…"
 
 

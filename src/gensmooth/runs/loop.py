@@ -220,7 +220,7 @@ class Run(Generic[S, R, T]):
 
 
 def _describe_error(error: BaseException) -> str:
-    text = fields.printable(str(error))
+    text = fields.printable(str(error), lines=True)
     return text if hasattr(error, "result") else f"{type(error).__name__}: {text}"
 
 
