@@ -28,10 +28,31 @@ LONGEST = 20_000  # characters of any other text
 DEEPEST = 64  # levels of nested lists and objects
 _SEAL = "sha256"
 _NON_FINITE = ("inf", "-inf", "nan")  # floats that JSON lacks
+# Characters that a terminal obeys, or that reverse the order of what it shows.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class FieldError(ValueError):
     """A field of a file has an invalid value; the message names the field."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+def printable(value: str, most: int = LONGEST, *, lines: bool = False) -> str:
+    r"""Return text that is safe to print: control characters are escaped, and the end is cut off.
+
+    Args:
+        value: The text.
+        most: The largest number of characters.
+        lines: Whether it may have several lines; otherwise line breaks are escaped, too.
+
+    >>> printable("red: \x1b[31m!")
+    'red: \\x1b[31m!'
+    """
+    value = _CONTROL.sub(lambda match: ascii(match[0])[1:-1], value)
+    value = value if lines else value.replace("\n", r"\n")
+    return value if len(value) <= most else f"{value[: most - 1]}…"
 
 
 # --- parsing -------------------------------------------------------------------------------------
@@ -86,8 +107,17 @@ def _shown(value: Any) -> str:
 # --- single values -------------------------------------------------------------------------------
 
 
-def text(most: int = LONGEST, pattern: str | None = None, least: int = 0) -> Shape:
-    """Accept text of limited length; with ``pattern``, all of it must match."""
+def text(
+    most: int = LONGEST, pattern: str | None = None, least: int = 0, *, lines: bool = True
+) -> Shape:
+    """Accept text of limited length without control characters.
+
+    Args:
+        most: The largest number of characters.
+        pattern: A regular expression that all of the text must match.
+        least: The smallest number of characters.
+        lines: Whether it may have several lines.
+    """
     expression = None if pattern is None else re.compile(pattern)
 
     def shape(value: Any, name: str) -> str:
@@ -95,6 +125,8 @@ def text(most: int = LONGEST, pattern: str | None = None, least: int = 0) -> Sha
             raise _invalid(name, "text", value)
         if not least <= len(value) <= most:
             raise _invalid(name, f"at most {most} characters long", value)
+        if _CONTROL.search(value) or (not lines and "\n" in value):
+            raise _invalid(name, f"{'' if lines else 'one line of '}text to print", value)
         if expression is not None and not expression.fullmatch(value):
             raise _invalid(name, f"of the form {pattern}", value)
         try:
@@ -104,6 +136,9 @@ def text(most: int = LONGEST, pattern: str | None = None, least: int = 0) -> Sha
         return value
 
     return shape
+
+
+NAME = text(NAME_LENGTH, lines=False)
 
 
 def count(least: int = 0, most: int = 2**63 - 1) -> Shape:
@@ -236,6 +271,8 @@ def record(
             inner = known.get(field, others)
             if inner is None:
                 raise FieldError(f"`{prefix}{field[:80]}` is not a known field")
+            if field not in known:
+                NAME(field, f"{prefix}{field[:80]}")
             checked[field] = inner(content, f"{prefix}{field[:80]}")
         return checked
 
@@ -244,7 +281,7 @@ def record(
 
 def table(value_shape: Shape, most: int = 1000, names: Shape | None = None) -> Shape:
     """Accept an object with any field names and values of one shape, of limited size."""
-    check_name = text(NAME_LENGTH) if names is None else names
+    check_name = NAME if names is None else names
 
     def shape(value: Any, name: str) -> dict[str, Any]:
         fields = _fields(value, name)
@@ -263,7 +300,7 @@ def table(value_shape: Shape, most: int = 1000, names: Shape | None = None) -> S
 
 def plain(depth: int = DEEPEST, longest: int = LONGEST) -> Shape:
     """Accept any JSON value whose texts, names and nesting are limited."""
-    check_text, check_name = text(longest), text(NAME_LENGTH)
+    check_text = text(longest)
 
     def shape(value: Any, name: str, levels: int = depth) -> Any:
         if isinstance(value, str):
@@ -275,7 +312,7 @@ def plain(depth: int = DEEPEST, longest: int = LONGEST) -> Shape:
                 items = cast("list[Any]", value)
                 return [shape(item, f"{name}[]", levels - 1) for item in items]
             return {
-                check_name(field, name): shape(item, f"{name}.{field[:80]}", levels - 1)
+                NAME(field, name): shape(item, f"{name}.{field[:80]}", levels - 1)
                 for field, item in cast("dict[str, Any]", value).items()
             }
         return value
@@ -291,7 +328,6 @@ def _fields(value: Any, name: str) -> dict[str, Any]:
 
 PLAIN = plain()
 PLAIN_NAMES = plain(longest=NAME_LENGTH)
-NAME = text(NAME_LENGTH)
 SEED = count(0, 2**64 - 1)
 LINE = text(2000)  # a sentence or two
 SHA256 = text(64, "[0-9a-f]{64}")

@@ -21,6 +21,7 @@ from gensmooth.fields import seal
 from gensmooth.lab.overview import overview
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.config import checksum, pretty
+from gensmooth.runs.files import read_npy
 
 
 def bowl(x):
@@ -662,6 +663,139 @@ def test_a_page_of_a_forged_checkpoint_is_refused_in_plain_words(change, tmp_pat
         overview(folder)
 
 
+COMPLETE = {"reason": "max_steps", "why": "", "value": 1.0, "error": None}
+COMPLETE |= {"evaluations": 1, "faults": {}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"evaluations": None},
+        {"evaluations": -1},
+        {"value": "x"},
+        {"error": []},
+        {"faults": [1]},
+        {"reason": "never"},
+        {"new": 1},
+    ],
+    ids=str,
+)
+def test_a_forged_end_is_refused_in_plain_words(change, tmp_path):
+    folder = started(tmp_path / "run")
+    meta, arrays = container.read(folder / "checkpoint")
+    container.write(folder / "checkpoint", meta | {"end": COMPLETE}, arrays)
+    assert gs.resume(folder, bowl).nit == 5
+    container.write(folder / "checkpoint", meta | {"end": COMPLETE | change}, arrays)
+    with pytest.raises(CheckpointError, match="checkpoint does not match its run"):
+        gs.resume(folder, bowl)
+    with pytest.raises(CheckpointError, match="checkpoint does not match its run"):
+        overview(folder)
+
+
+def test_a_checkpoint_that_names_jax_does_not_import_it(tmp_path, monkeypatch):
+    """It may be installed, and takes seconds to import."""
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    folder = started(tmp_path / "run", method="bes", optimizer=gs.adam(0.1))
+    meta, arrays = container.read(folder / "checkpoint")
+    meta["kept"] = json.loads(json.dumps(meta["kept"]).replace('"numpy"', '"jax"'))
+    container.write(folder / "checkpoint", meta, arrays)
+    with pytest.raises(CheckpointError, match=r"kept\.mean is an array of JAX, which this run"):
+        gs.resume(folder, bowl)
+    assert "jax" not in sys.modules
+
+
+# --- text that is not only read ------------------------------------------------------------------
+
+ESCAPE = "\x1b]0;owned\x07"  # a terminal that prints it changes its title
+
+
+@pytest.mark.parametrize("text", [ESCAPE, "\u202egpj.exe", "two\nlines"], ids=ascii)
+@pytest.mark.parametrize(
+    "where", ["objective", "kind", "a key", "a part", "the end", "metrics", "a fault"]
+)
+def test_a_file_sends_nothing_to_the_terminal(where, text, tmp_path):
+    folder = started(tmp_path / "run")
+    meta, arrays = container.read(folder / "checkpoint")
+    path = folder / "metrics.jsonl"
+    line = json.loads(path.read_text().splitlines()[0])
+    changes = {
+        "objective": {"objective": f"{text}:loss"},
+        "kind": {"kind": text},
+        "a key": {text: 1},
+        "a part": {"method": text},
+    }
+    if where in changes:
+        rewritten(folder, lambda config: config.update(changes[where]))
+    elif where == "the end":
+        end = COMPLETE | {"reason": text}
+        container.write(folder / "checkpoint", meta | {"end": end}, arrays)
+    else:
+        changed = {text: 1.0} if where == "metrics" else {"faults": {text: 1}}
+        lines = f"{json.dumps(line | changed)}\n".encode()
+        rest = path.read_bytes().partition(b"\n")[2]
+        path.write_bytes(lines + rest)
+        meta["metrics"] |= {"bytes": len(lines + rest), "crc32": zlib.crc32(lines + rest)}
+        container.write(folder / "checkpoint", meta, arrays)
+    for read in (lambda: gs.resume(folder, bowl), lambda: overview(folder)):
+        with pytest.raises(CheckpointError) as found:
+            read()
+        assert not set("\x1b\x07\u202e\n") & set(str(found.value))
+
+
+def test_what_could_not_be_read_again_is_refused_at_the_start(tmp_path):
+    """Otherwise its evaluations would be lost."""
+    for name in ("a" * 500, f"a{ESCAPE}"):
+        with pytest.raises(ValueError, match="This run cannot be stored: `search"):
+            gs.minimize(
+                lambda x: x["a"] ** 2 if "a" in x else 0.0,
+                {"a": 1.0, name: 2.0},
+                folder=tmp_path / "run",
+            )
+        assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_an_error_of_the_objective_can_be_stored_and_read(tmp_path):
+    def fails(_):
+        raise gs.EvaluationError(f"{ESCAPE}{'x' * 200_000}")
+
+    with pytest.raises(gs.EvaluationError) as found:
+        gs.minimize(fails, [1.0], max_steps=3)
+    found.value.result.save(tmp_path / "result.json")
+    message = gs.load(tmp_path / "result.json").message
+    assert ESCAPE not in message
+    assert len(message) < 100_000
+
+
+def test_a_spreadsheet_computes_nothing_in_our_tables(tmp_path):
+    from gensmooth.lab.report.tables import write_csv
+
+    rows = [["=1+1", "@a", "-a", "+a", "-1.5", "-1e-07", "a", -2.0, ""]]
+    text = write_csv(tmp_path / "t.csv", ["=HYPERLINK(0)"], rows).read_text()
+    assert text == "'=HYPERLINK(0)\n'=1+1,'@a,'-a,'+a,-1.5,-1e-07,a,-2.0,\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "size"),
+    [
+        ({"descr": "|S0", "fortran_order": False, "shape": (10**9,)}, None),
+        ({"descr": "<U2", "fortran_order": False, "shape": (8,)}, 64),
+        ({"descr": "<f8", "fortran_order": False, "shape": (-1, -8)}, 64),
+        ("{'descr':'<f8', 'fortran_order':False, 'shape':(8,), 'x':" + "-" * 9000 + "1}", 64),
+        (2**31, 2**32),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_an_array_of_a_stranger_is_not_read_unless_it_holds_numbers(header, size, tmp_path):
+    path = tmp_path / "x0.npy"
+    text = ("" if isinstance(header, int) else str(header)).encode()
+    length = header if isinstance(header, int) else len(text)
+    path.write_bytes(b"\x93NUMPY\x02\x00" + length.to_bytes(4, "little") + text)
+    if size is not None:
+        os.truncate(path, path.stat().st_size + size)
+    with pytest.raises(ValueError, match=r"x0\.npy is not an array in NumPy's format: \w"):
+        read_npy(path)
+
+
 @pytest.mark.parametrize(
     "line",
     [{"faults": 7}, {"faults": {"a": "b"}}, {"evaluations": []}, {"test": 3}, {"value": "x"}, [1]],
@@ -814,6 +948,9 @@ def test_the_scores_of_an_interrupted_trial_are_checked(what, tmp_path):
     assert ours.final == theirs.final
 
 
+CELL = {"label": "a", "config": {"method": "gs", "options": {}}}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -827,6 +964,8 @@ def test_the_scores_of_an_interrupted_trial_are_checked(what, tmp_path):
         {"problem": "x" * 60_000},
         {"format": 9},
         {"new": 1},
+        {"kind": "sweep"},
+        {"seeds": [*range(20_001)], "cells": [CELL] * 10},
     ],
     ids=lambda change: str(change)[:60],
 )
@@ -839,7 +978,8 @@ def test_a_forged_plan_is_refused_in_plain_words(change, tmp_path):
     with pytest.raises(CheckpointError, match=r"comparison\.json is not the plan.*checksum"):
         overview(path.parent)
     path.write_text(json.dumps(seal({**content, **change})))
-    with deadline(120), pytest.raises(CheckpointError, match=r"comparison\.json is not the plan"):
+    words = r"comparison\.json (is not the plan|cannot be used)"
+    with deadline(120), pytest.raises(CheckpointError, match=words):
         overview(path.parent)
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import checks
+from gensmooth import checks, fields
 from gensmooth.batch import Batch
 from gensmooth.coordinates import Coordinates
 from gensmooth.describe import describe_parts, number, plain, whole
@@ -101,6 +101,16 @@ class Minimization(Program[MinimizeState, Record, Result]):
     kind: ClassVar[str] = "minimisation"
     resumed_by: ClassVar[str | None] = "gs.resume"
     reasons: ClassVar[Sequence[str]] = tuple(sorted(MESSAGES))
+    end_fields: ClassVar[fields.Shape] = staticmethod(
+        fields.record(
+            {
+                "value": fields.real(),
+                "error": fields.nullable(fields.real()),
+                "evaluations": fields.count(),
+                "faults": fields.table(fields.count()),
+            }
+        )
+    )
     compared: ClassVar[Mapping[str, str | None] | None] = {
         **dict.fromkeys(("objective", "seed", "x0")),
         **dict.fromkeys(("search", "limits"), "`{}`"),
@@ -258,10 +268,10 @@ class Minimization(Program[MinimizeState, Record, Result]):
         finished = end.reason not in STOPPED
         if finished:
             value = number(end.more["value"])
-            evaluations += whole(end.more["evaluations"])
+            evaluations += end.more["evaluations"]
             if end.more["error"] is not None:
                 error = number(end.more["error"])
-            faults.update(states.faults_from_json(end.more["faults"]))
+            faults.update(end.more["faults"])
             if math.isfinite(value) and reached(value, best, self.search.maximize):
                 best, best_x = value, x
         failed = finished and not math.isfinite(value)

@@ -248,7 +248,8 @@ def sizes_in(config: Any) -> dict[str, int]:
     d = cast(dict[str, Any], config)
     if "in" in d and isinstance(name := d.get("name"), str) and isinstance(d.get("shape"), list):
         shape = cast(list[Any], d["shape"])
-        return {name: math.prod(size for size in shape if type(size) is int)}
+        known = len(shape) <= 64 and all(type(n) is int and 0 <= n < 2**48 for n in shape)
+        return {name: math.prod(shape) if known else 0}
     for value in d.values():
         sizes |= sizes_in(value)
     return sizes

@@ -19,6 +19,7 @@ they are written, so a full disk loses none of them: they are written when there
 
 import contextlib
 import errno
+import io
 import json
 import math
 import os
@@ -46,6 +47,7 @@ _FLUSH_SECONDS = 0.5
 _TIMES_SECONDS = 1.0
 _MAX_BYTES = 1 << 26  # of a file that is read at once; no JSON file that we write is larger
 _PIECE = 1 << 20  # bytes
+_NPY_HEADER = 1 << 14  # bytes; NumPy itself reads no longer ones
 
 
 class CheckpointError(RuntimeError):
@@ -56,7 +58,7 @@ class CheckpointError(RuntimeError):
     """
 
     def __init__(self, path: Path, message: str) -> None:
-        super().__init__(f"{path} {message}")
+        super().__init__(f"{path} {fields.printable(message)}")
         self.path = path
 
 
@@ -142,18 +144,22 @@ def read_npy(path: Path) -> Any:
     try:
         with open_file(path, follow=True) as file:
             layout = np.lib.format
-            version = layout.read_magic(file)
+            start = io.BytesIO(file.read(_NPY_HEADER))
+            version = layout.read_magic(start)
             read_header = (
                 layout.read_array_header_1_0 if version == (1, 0) else layout.read_array_header_2_0
             )
-            shape, _, dtype = read_header(file)
+            shape, _, dtype = read_header(start)
+            if dtype.kind not in "biuf" or any(size < 0 for size in shape):
+                raise ValueError("it does not hold numbers")
             size = math.prod(shape) * dtype.itemsize
-            if dtype.hasobject or size != os.fstat(file.fileno()).st_size - file.tell():
+            if size != os.fstat(file.fileno()).st_size - start.tell():
                 raise ValueError("its size does not match its header")
             file.seek(0)
             return layout.read_array(file, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is not an array in NumPy's format: {error}.") from error
+    except (OSError, ValueError, MemoryError, RecursionError) as error:
+        why = fields.printable(str(error), 200) or "its header is invalid"
+        raise ValueError(f"{path} is not an array in NumPy's format: {why}.") from error
 
 
 def exists(path: Path) -> bool:

@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
@@ -267,6 +267,10 @@ class RunFolder:
         arrays: dict[str, Array] = {}
         self.config = config_of(program, self.run, arrays)
         self.config = {**self.config, "sha256": checksum(self.config)}
+        try:  # what cannot be read again must not be lost later
+            _CONFIG(self.config, "")
+        except ValueError as error:
+            raise ValueError(f"This {program.noun} cannot be stored: {error}.") from error
         try:
             if arrays and not (self.path / CONFIG).exists():  # otherwise they are already stored
                 container.write(self.path / ARRAYS, {}, arrays)
@@ -414,7 +418,7 @@ class RunFolder:
             if position.lines != step:
                 raise ValueError(f"it has {step} steps but {position.lines} lines of metrics")
             state = program.unpack(meta, arrays)
-            end = _end(meta["end"], program.reasons)
+            end = read_end(meta["end"], program)
             if program.limits is not None:
                 before = program.limits.from_json(meta[program.limits_name])
                 if (
@@ -627,18 +631,24 @@ def seed_in(folder: Path | None) -> int | None:
     return seed if type(seed) is int else None
 
 
-def _end(stored: Any, reasons: Any) -> End | None:
-    if stored is None:
+_END = fields.nullable(
+    fields.record({"reason": fields.NAME, "why": fields.text()}, others=fields.PLAIN)
+)
+
+
+def read_end(stored: Any, program: Program[Any, Any, Any]) -> End | None:
+    """Read how a run ended from its checkpoint; ``None`` if it has not.
+
+    Raises:
+        ValueError: If it cannot be the end of such a program.
+    """
+    more = _END(stored, "end")
+    if more is None:
         return None
-    if not isinstance(stored, dict):
-        raise TypeError("its `end` is not an object")
-    more = dict(cast(dict[str, Any], stored))
     reason, why = more.pop("reason"), more.pop("why")
-    if not (isinstance(reason, str) and isinstance(why, str)):
-        raise TypeError("the reason in its `end` is not text")
-    if reasons and reason not in reasons:
+    if program.reasons and reason not in program.reasons:
         raise ValueError(f"its reason to end is unknown: {reason[:80]!r}")
-    return End(reason, why, more)
+    return End(reason, why, type(program).end_fields(more, "end"))
 
 
 def _cannot_error(path: Path, what: str, error: OSError) -> CheckpointError:

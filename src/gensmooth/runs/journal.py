@@ -34,12 +34,12 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.describe import whole
+from gensmooth import fields
 from gensmooth.runs.files import has_other_names, open_file, open_to_update, write_all, write_whole
 
 Floats = NDArray[np.float64]
@@ -55,6 +55,9 @@ _FRAME = struct.Struct("<II")
 _HEAD = struct.Struct("<cI")
 _BATCH = struct.Struct("<cqIqq")
 _VALUES = struct.Struct("<cq")
+_FAILURES = fields.record(
+    {"faults": fields.table(fields.count()), "dropped": fields.many(fields.count(), 1 << 26)}
+)
 _log = logging.getLogger("gensmooth")
 
 
@@ -320,10 +323,9 @@ class Journal:
                 raise ValueError("values must have 8 bytes each")
             current.values.append((start, data))
         elif kind == b"F":
-            entry: Any = json.loads(body[1:])
-            faults = cast(dict[str, Any], entry["faults"])
-            current.faults.update({str(name): whole(count) for name, count in faults.items()})
-            current.failed += [whole(index) for index in entry["dropped"]]
+            entry = fields.parse(body[1:], _FAILURES)
+            current.faults.update(entry["faults"])
+            current.failed += entry["dropped"]
         elif kind == b"X":
             current.failed.clear()
             current.faults.clear()

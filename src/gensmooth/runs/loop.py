@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Generic
 
+from gensmooth import fields
 from gensmooth.observe.observers import Observers, Start
 from gensmooth.runs.config import Every
 from gensmooth.runs.folder import RunFolder, RunProgress, Scratch, config_of
@@ -219,7 +220,7 @@ class Run(Generic[S, R, T]):
 
 
 def _describe_error(error: BaseException) -> str:
-    text = str(error)
+    text = fields.printable(str(error), lines=True)
     return text if hasattr(error, "result") else f"{type(error).__name__}: {text}"
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import NDArray
 
+from gensmooth import fields
 from gensmooth.observe.observers import Start, StepData
 from gensmooth.runs.journal import Journal
 from gensmooth.runs.stopping import End
@@ -58,6 +59,8 @@ class Program(ABC, Generic[S, R, T]):
             ``from_json``, or ``None``.
         limits_name: The name of the limits in the settings and in checkpoints.
         reasons: The possible reasons to end; by default any.
+        end_fields: The data that :meth:`finish` adds to the end, as a file may hold it
+            (:mod:`gensmooth.fields`).
     """
 
     kind: ClassVar[str]
@@ -67,6 +70,7 @@ class Program(ABC, Generic[S, R, T]):
     compared: ClassVar[Mapping[str, str | None] | None] = None
     limits_name: ClassVar[str] = "limits"
     reasons: ClassVar[Sequence[str]] = ()
+    end_fields: ClassVar[fields.Shape] = staticmethod(fields.table(fields.PLAIN))
     limits: Any = None
 
     # --- the computation

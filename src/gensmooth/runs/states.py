@@ -5,14 +5,15 @@ or JAX) and plain numbers; Optax's states have this form. Restoring it needs a *
 that ``optimizer.init(x)`` returns: types come from the template, and only numbers from the file.
 """
 
+import sys
 from collections.abc import Mapping
 from enum import IntEnum
-from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import fields
 from gensmooth.describe import number, plain, whole
 from gensmooth.runs.container import DTYPES
 from gensmooth.searches import Search, SearchState, StepInfo
@@ -23,6 +24,8 @@ Arrays = dict[str, Array]
 _SENT = "sent."
 _COUNTS = ("step", "evaluations", "best_index", "dropped")
 _NULLABLE = ("standard_error", "signal_to_noise")
+_FAULTS = fields.table(fields.count())
+_DIVERGED = fields.nullable(fields.LINE)
 
 
 # --- a search ------------------------------------------------------------------------------------
@@ -101,9 +104,7 @@ def record_to_json(record: Record) -> dict[str, Any]:
 def record_from_json(stored: dict[str, Any]) -> Record:
     """Read and check a step from a line of ``metrics.jsonl``."""
     faults = faults_from_json(stored.pop("faults"))
-    diverged = stored.pop("diverged")
-    if not (diverged is None or isinstance(diverged, str)):
-        raise TypeError("`diverged` must be null or text")
+    diverged = _DIVERGED(stored.pop("diverged"), "diverged")
     values: dict[str, Any] = {
         name: whole(value)
         if name in _COUNTS
@@ -117,9 +118,7 @@ def record_from_json(stored: dict[str, Any]) -> Record:
 
 def faults_from_json(stored: Any) -> dict[str, int]:
     """Read and check the number of faults by kind."""
-    if not isinstance(stored, dict):
-        raise TypeError("`faults` must be an object with a count for each kind")
-    return {kind: whole(count) for kind, count in cast(dict[str, Any], stored).items()}
+    return _FAULTS(stored, "faults")
 
 
 # --- an optimiser's state ------------------------------------------------------------------------
@@ -223,7 +222,9 @@ def _is_jax(leaf: Any) -> bool:
 
 
 def _to_jax(array: Array, name: str) -> Any:
-    jax = import_module("jax")
+    jax: Any = sys.modules.get("jax")
+    if jax is None:  # it is not imported because a file says so
+        raise ValueError(f"{name} is an array of JAX, which this run does not use")
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         raise ValueError(f"{name} is {array.dtype}, which needs jax_enable_x64 in JAX")
     return jax.numpy.asarray(array)

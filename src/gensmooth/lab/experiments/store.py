@@ -34,6 +34,7 @@ from gensmooth.runs.folder import UNUSABLE
 
 _STUDY_FILE = "study.json"
 _RUNS, _PARTIAL = "runs", "partial"
+_KEY = re.compile("[0-9a-f]+")  # the name of a run's folder
 _ASIDE = re.compile(r"\.[0-9a-f]+\.([0-9]+)")  # a run's folder that a process is writing
 _END = ("end", "names", "final", "diverged", "seconds", "crc32")  # of the last line of a record
 _OURS = {_RUNS, _PARTIAL, _STUDY_FILE, f".{_STUDY_FILE}.new"}  # all that a new store contains
@@ -112,7 +113,7 @@ class StudyStore:
         """Load all finished runs of the study."""
         specs: list[RunSpec] = []
         damaged: list[str] = []
-        for where in sorted(self.runs.glob("[!.]*")):
+        for where in sorted(p for p in self.runs.iterdir() if _KEY.fullmatch(p.name)):
             try:
                 check_folder(where, inside=self.runs)
                 stored = fields.parse(read_bytes(where / "config.json"), _RUN)

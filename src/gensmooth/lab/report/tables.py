@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -25,6 +26,8 @@ Verdict = Literal[
     "about an implementation",
     "not run",
 ]
+
+_FORMULA = re.compile(r"[=@\t]|[+-](?![\d.]+(e[+-]?\d+)?$|inf$)")  # not a negative number
 
 # Curves are stored for plotting: with seven digits, and at most this many rows (every k-th round).
 _MOST_ROWS = 8000
@@ -140,10 +143,13 @@ class Choices(NamedTuple):
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Path:
-    """Write a CSV file in which a float has all of its digits."""
+    """Write a CSV file in which a float has all of its digits.
+
+    A spreadsheet would evaluate text that begins like a formula, so an apostrophe is put before it.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(_exact, columns))
     writer.writerows([_exact(value) for value in row] for row in rows)
     write_text(path, text.getvalue(), durable=False)
     return path
@@ -281,6 +287,8 @@ def _pair(pair: tuple[float, float]) -> str:
 
 
 def _exact(value: Any) -> Any:
+    if isinstance(value, str):
+        return f"'{value}" if _FORMULA.match(value) else value
     return repr(float(value)) if isinstance(value, float) else value
 
 

@@ -25,6 +25,7 @@ from gensmooth.runs.folder import (
     TIMES,
     UNUSABLE,
     read_config,
+    read_end,
     sizes_fit,
     sizes_match,
 )
@@ -253,8 +254,8 @@ def result_of(run: RecordedRun, where: Path) -> Result | None:
         meta, arrays = container.read(where / CHECKPOINT, sizes_fit(program))
         state = program.unpack(meta, arrays)
         records = [program.read_record(dict(row)) for row in run.steps[: state.search.step]]
-        end = dict(run.end or {"reason": "interrupted", "why": ""})
-        return program.result(state, records, End(end.pop("reason"), end.pop("why"), end))
+        end = read_end(run.end, program) or End("interrupted")
+        return program.result(state, records, end)
     except UNUSABLE as error:
         raise CheckpointError(where / CHECKPOINT, f"does not match its run: {error}.") from error
 

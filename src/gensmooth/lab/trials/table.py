@@ -16,13 +16,14 @@ from gensmooth import fields
 from gensmooth.lab.experiments.spec import RunRecord, RunSpec
 from gensmooth.lab.experiments.store import StoreError, StudyStore
 from gensmooth.lab.trials.identity import short
-from gensmooth.runs.files import make_folder, read_fields, write_text
+from gensmooth.runs.files import CheckpointError, make_folder, read_fields, write_text
 
 _log = logging.getLogger("gensmooth")
 
 STUDY = "trials"
 FILE = "comparison.json"
 _FORMAT = 1
+_MOST_RUNS = 200_000  # more do not fit into the memory that a page may take
 
 # The fields of comparison.json.
 _SEEDS = fields.many(fields.SEED, 100_000)
@@ -109,6 +110,15 @@ class TrialTable:
     fresh: tuple[int, ...] = ()
     search: str = "grid"
 
+    def __post_init__(self) -> None:
+        if self.kind == "sweep" and not all(cell.get("values") for cell in self.cells):
+            raise ValueError("a cell of the sweep has no `values`")
+        runs = len(self.cells) * max(len(self.seeds), len(self.fresh))
+        if runs > _MOST_RUNS:
+            raise ValueError(
+                f"{runs:,} runs are too many for one {self.kind}: the most are {_MOST_RUNS:,}"
+            )
+
     def spec(self, cell: Cell, seed: int) -> RunSpec:
         """Return the run of a cell with a seed."""
         choice = cell["config"]
@@ -134,6 +144,7 @@ class TrialTable:
     def write(self, folder: Path) -> None:
         """Write ``comparison.json`` into a folder."""
         content = fields.seal({"format": _FORMAT, **vars(self)})
+        _PLAN(content, "")  # what cannot be read again must not be lost later
         try:
             make_folder(folder)
             write_text(folder / FILE, f"{json.dumps(content, indent=1, allow_nan=False)}\n")
@@ -154,7 +165,10 @@ class TrialTable:
         del plan["format"]
         for name in ("seeds", "cells", "fresh"):
             plan[name] = tuple(plan.get(name, ()))
-        return cls(**plan)
+        try:
+            return cls(**plan)
+        except ValueError as error:
+            raise CheckpointError(folder / FILE, f"cannot be used: {error}.") from error
 
     def _cell(self, label: str) -> Cell:
         return next(cell for cell in self.cells if cell["label"] == label)
