@@ -64,7 +64,7 @@ from rich.table import Table
 import gensmooth as gs
 from benchmarks.record import commit, machine
 from gensmooth.evaluators import cores
-from gensmooth.fields import seal
+from gensmooth.fields import printable, seal
 from gensmooth.lab import reproduce
 from gensmooth.lab.experiments.store import StoreError
 from gensmooth.lab.experiments.study import run_study
@@ -267,10 +267,12 @@ def _read_study(folder: Path) -> str:
 
 
 def _make_run_page(folder: Path, seed: int) -> None:
-    """An ended run with its page; x0 is too long for a command, so the page has a file with it."""
+    """An ended run with its page, which has files of the arrays that are too long for a command."""
     gs.minimize(
         exact_loss,
         np.linspace(0, 1, 40),
+        bounds=[(-4 - i, 4) for i in range(40)],
+        x_scale=np.linspace(0.5, 2, 40),
         method="bes",
         num_directions=3,
         max_steps=6,
@@ -758,7 +760,8 @@ NONSENSE: tuple[Any, ...] = (
     *(0, 1, -1, 3, 2**31, 10**9, 10**18, 10**400, 0.5, -0.0, 1e308, 5e-324, "inf", "nan", "-inf"),
     *(None, True, False, "", "x" * 1000, [], {}, [[]], {"given": "x"}, [10**9] * 4, "\ud800"),
     *({"kind": name} for name in NAMES),
-    *({"scipy": name, "args": [], "kwargs": {}} for name in ("norm", "rv_discrete", "__doc__")),
+    *("\x1b]0;owned\x07", "\u202e", {"jax": "x"}, {"\x1b[2J": 1}),
+    *({"scipy": name, "args": [], "keywords": {}} for name in ("norm", "rv_discrete", "__doc__")),
     *NAMES,
 )
 
@@ -1196,6 +1199,8 @@ def _judge(error: Exception, folder: Path, before: dict[str, Any] | None) -> tup
     )
     if not plain:
         return "raw error", f"{words} at {frames[-1].filename}:{frames[-1].lineno}"
+    if words != printable(words, lines=True):
+        return "detected", f"the error sends control characters to the terminal: {words!r}"
     if (
         before is not None
         and isinstance(error, CheckpointError)

@@ -1,10 +1,12 @@
 """The journal: a value that an evaluation has returned is never computed again."""
 
 import contextlib
+import json
 import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ import pytest
 import gensmooth as gs
 import journal_runs
 from gensmooth.evaluators import Evaluated, Objective
+from gensmooth.runs import journal
 from gensmooth.runs.journal import Journal
 from patience import wait_until
 
@@ -239,6 +242,33 @@ def test_damage_is_detected_and_costs_only_what_follows_it(damage, interrupted, 
     assert ("incomplete or damaged" in caplog.text) == (damage != "empty")
     expected = {"cut": 26, "flipped": 26, "zeros": 25}
     assert calls == expected.get(damage, 31)  # of 41: 10 are in the checkpoint, 6 in the journal
+
+
+def test_the_journal_of_another_run_is_called_that(interrupted, caplog):
+    path = interrupted / "journal"
+    length = int.from_bytes(path.read_bytes()[:4], "little")
+    other = journal._framed(path.read_bytes()[8 : 8 + length - 1] + b"x")
+    path.write_bytes(other + path.read_bytes()[8 + length :])
+    assert resumed(interrupted) == 31
+    assert "is the journal of another run, and is ignored" in caplog.text
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_value_that_is_not_a_number_is_computed_again(value, interrupted):
+    """It was not written by us: values that are not finite are not recorded."""
+    path = interrupted / "journal"
+    record = journal._VALUES.pack(b"V", 0) + struct.pack("<d", value)
+    path.write_bytes(path.read_bytes() + journal._framed(record))
+    assert resumed(interrupted) == 26
+
+
+@pytest.mark.parametrize("kind", ["x" * 1000, "\x1b[2J"])
+def test_a_forged_fault_is_not_shown(kind, interrupted, caplog):
+    path = interrupted / "journal"
+    record = b"F" + json.dumps({"faults": {kind: 1}, "dropped": []}).encode()
+    path.write_bytes(path.read_bytes() + journal._framed(record))
+    assert resumed(interrupted) == 25
+    assert "incomplete or damaged" in caplog.text
 
 
 @POSIX

@@ -56,6 +56,14 @@ _NOISY = (
 _NEGLIGIBLE_GAIN = 1e-9  # as a fraction of the total gain
 _STILL_IMPROVING = 0.1  # "still improving" means a gain in this last fraction of all evaluations
 _SHORT_STEPS = 10  # this many in a row end a run with a tolerance
+_END = fields.record(
+    {
+        "value": fields.real(),
+        "error": fields.nullable(fields.real()),
+        "evaluations": fields.count(),
+        "faults": fields.table(fields.count()),
+    }
+)
 
 
 class MinimizeState(NamedTuple):
@@ -101,16 +109,6 @@ class Minimization(Program[MinimizeState, Record, Result]):
     kind: ClassVar[str] = "minimisation"
     resumed_by: ClassVar[str | None] = "gs.resume"
     reasons: ClassVar[Sequence[str]] = tuple(sorted(MESSAGES))
-    end_fields: ClassVar[fields.Shape] = staticmethod(
-        fields.record(
-            {
-                "value": fields.real(),
-                "error": fields.nullable(fields.real()),
-                "evaluations": fields.count(),
-                "faults": fields.table(fields.count()),
-            }
-        )
-    )
     compared: ClassVar[Mapping[str, str | None] | None] = {
         **dict.fromkeys(("objective", "seed", "x0")),
         **dict.fromkeys(("search", "limits"), "`{}`"),
@@ -219,6 +217,10 @@ class Minimization(Program[MinimizeState, Record, Result]):
                 "faults": dict(evaluated.faults),
             }
         )
+
+    def read_end(self, more: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See :class:`~gensmooth.runs.Program`."""
+        return _END(more, "end")
 
     def _errors(self, batch: Batch, evaluated: Evaluated) -> NDArray[np.float64] | None:
         """Return the standard errors of the values, if they are known."""

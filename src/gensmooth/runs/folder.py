@@ -648,7 +648,7 @@ def read_end(stored: Any, program: Program[Any, Any, Any]) -> End | None:
     reason, why = more.pop("reason"), more.pop("why")
     if program.reasons and reason not in program.reasons:
         raise ValueError(f"its reason to end is unknown: {reason[:80]!r}")
-    return End(reason, why, type(program).end_fields(more, "end"))
+    return End(reason, why, program.read_end(more))
 
 
 def _cannot_error(path: Path, what: str, error: OSError) -> CheckpointError:

@@ -48,6 +48,7 @@ VERSION = 1
 SLOW = 0.01  # seconds: a call that takes this long is recorded when it returns
 CHECKPOINT_DUE = 1 << 26  # bytes: a checkpoint is due when the journal exceeds this
 _FULL = 1 << 28  # bytes: nothing is recorded beyond this
+_MOST_BATCHES = 1 << 20  # more than there are when a checkpoint is due
 _BYTES_PER_SECOND = 2e7  # values that arrive faster than this are cheaper to compute than to record
 _SYNC_SECONDS = 0.5
 
@@ -99,6 +100,8 @@ def address_of(batch: Recorded, columns: int) -> BatchAddress:
 
 class _StoredBatch:
     """The records of one batch in the file."""
+
+    __slots__ = ("failed", "faults", "values")
 
     def __init__(self) -> None:
         self.values: list[tuple[int, bytes]] = []
@@ -174,7 +177,7 @@ class JournalEntry:
             if rest or not 0 <= start <= start + count <= rows:
                 continue
             self.values[start : start + count] = numbers.reshape(count, *self.values.shape[1:])
-            self.known[start : start + count] = True
+            self.known[start : start + count] = np.isfinite(numbers[::width])
         for index in stored.failed:
             if 0 <= index < rows:
                 self.known[index] = True
@@ -242,7 +245,7 @@ class Journal:
         self._entry: JournalEntry | None = None  # the batch that the last record belongs to
         self._batch: tuple[Recorded, JournalEntry] | None = None  # the open batch, and its part
         self._completed = 0  # the size when the last step was complete
-        self._failing = self._closed = False
+        self._failing = self._closed = self._is_foreign = False
         self._dirty, self._closing = threading.Event(), threading.Event()
         self._flusher: threading.Thread | None = None
         self.size = self._load()
@@ -269,7 +272,9 @@ class Journal:
         except OSError as error:
             _log.warning("%s cannot be read: %s. It is ignored.", self._path, error)
             return 0
-        if damaged:
+        if self._is_foreign:
+            _log.warning("%s is the journal of another run, and is ignored.", self._path)
+        elif damaged:
             _log.warning(
                 "The last %d bytes of %s are incomplete or damaged, and are ignored. The "
                 "evaluations recorded there are computed again.",
@@ -309,9 +314,12 @@ class Journal:
         kind = body[:1]
         if first or kind == b"J":
             if not first or _framed(body) != self._head:
+                self._is_foreign = first and body.startswith(_HEAD.pack(b"J", VERSION))
                 raise ValueError("the journal belongs to another run or has another format")
             return None
         if kind == b"B":
+            if len(self._stored) == _MOST_BATCHES:
+                raise ValueError("too many batches")
             _, *numbers = _BATCH.unpack(body)
             return self._stored.setdefault(BatchAddress(*numbers), _StoredBatch())
         if current is None:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import NDArray
 
-from gensmooth import fields
 from gensmooth.observe.observers import Start, StepData
 from gensmooth.runs.journal import Journal
 from gensmooth.runs.stopping import End
@@ -59,8 +58,6 @@ class Program(ABC, Generic[S, R, T]):
             ``from_json``, or ``None``.
         limits_name: The name of the limits in the settings and in checkpoints.
         reasons: The possible reasons to end; by default any.
-        end_fields: The data that :meth:`finish` adds to the end, as a file may hold it
-            (:mod:`gensmooth.fields`).
     """
 
     kind: ClassVar[str]
@@ -70,7 +67,6 @@ class Program(ABC, Generic[S, R, T]):
     compared: ClassVar[Mapping[str, str | None] | None] = None
     limits_name: ClassVar[str] = "limits"
     reasons: ClassVar[Sequence[str]] = ()
-    end_fields: ClassVar[fields.Shape] = staticmethod(fields.table(fields.PLAIN))
     limits: Any = None
 
     # --- the computation
@@ -145,6 +141,14 @@ class Program(ABC, Generic[S, R, T]):
         Raises:
             ValueError: If the data is invalid; ``TypeError`` or ``LookupError`` may also be raised.
         """
+
+    def read_end(self, more: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the data that :meth:`finish` added, read from a file.
+
+        Raises:
+            ValueError: If it is invalid.
+        """
+        return more
 
     def write_record(self, record: R) -> Mapping[str, Any]:
         """Convert a record to plain JSON for ``metrics.jsonl``; by default it is already JSON."""
