@@ -16,6 +16,7 @@ from benchmarks.coco_scores import (
     by_group,
     columns,
     difference_rows,
+    last_compared,
     ranges,
     runs,
     said,
@@ -58,8 +59,9 @@ TRAILING = """
 ## Where the default trails
 
 Every budget after which some method has a larger share than the default, and every group of
-functions for which one has after the largest budget. Differences are paired (our share minus
-theirs, on the same problems from the same starts), ± one standard error.
+functions for which one has after the largest budget that two methods were run with. Differences
+are paired (our share minus theirs, on the same problems from the same starts), ± one standard
+error.
 
 """
 
@@ -82,7 +84,7 @@ RULES = """
 - **µs** is the CPU time per evaluation in microseconds, including that of the objective. Compare it
   only within one measurement (numbered below each table): it depends on what else the machine does.
 - **Dashes and stars.** A dash means that a method was not run that long. A star marks the best of a
-  column, among the methods that were.
+  column, unless only one method was.
 
 | method | called as |
 |---|---|
@@ -176,14 +178,16 @@ def _section(table: Mapping[str, Any], known: Sequence[tuple[str, str, str]]) ->
     text += _table(["share of targets", *columns(table), "µs"], rows)
     if differences := difference_rows(table):
         text += "\n" + _table(["ours minus …", *columns(table)], differences)
-    longest = {name for name in methods if len(methods[name]["best"]) == len(columns(table))}
-    groups = {name: by_group(table, name) for name in methods if name in longest}
+    last = last_compared(table)
+    groups = {
+        name: by_group(table, name, last) for name in methods if len(methods[name]["best"]) > last
+    }
     names = list(next(iter(groups.values()), {}))
     if len(names) > 1:
         cells = [
             [name, *(f"{each[group]:.3f}" for group in names)] for name, each in groups.items()
         ]
-        text += f"\nBy group of functions, after {columns(table)[-1]}:\n\n"
+        text += f"\nBy group of functions, after {columns(table)[last]}:\n\n"
         text += _table(["", *names], cells)
     for name, method in methods.items():
         if method["failed"]:
@@ -204,18 +208,22 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def front(tables: Sequence[Mapping[str, Any]]) -> str:
-    """The README's table: bbob without noise at d = 20; the best of all methods is bold."""
+    """The README's table: bbob without noise at d = 20; the best of all methods is bold.
+
+    It has the budgets that all of its methods were run with.
+    """
     (table,) = (
         t for t in tables if (t["suite"], t["dimension"], t["noise"]) == ("bbob", 20, "none")
     )
-    budgets = [20 * multiplier for multiplier in table["multipliers"]]
+    run = min(len(table["methods"][name]["best"]) for name in FRONT)
+    budgets = [20 * multiplier for multiplier in table["multipliers"][:run]]
     rows: list[list[str]] = []
     for name, *cells in share_rows(table):
         marked = [(cell.split(" ")[0].removeprefix("0"), cell.endswith("*")) for cell in cells]
         rows.append([name, *(f"**{share}**" if best else share for share, best in marked)])
     shown = {name: cells for name, *cells in rows}
     lines = [["evaluations", *(f"{budget:,}" for budget in budgets)], ["---"] * (len(budgets) + 1)]
-    lines += [[label, *shown[name]] for name, label in FRONT.items()]
+    lines += [[label, *shown[name][:run]] for name, label in FRONT.items()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace(" --- ", "---")
 
 

@@ -84,10 +84,16 @@ def against(table: Mapping[str, Any], name: str) -> list[Estimate]:
     ]
 
 
-def by_group(table: Mapping[str, Any], name: str) -> dict[str, float]:
-    """A method's share after its last budget in COCO's groups of functions."""
+def last_compared(table: Mapping[str, Any]) -> int:
+    """The index of the last budget that two methods were run with; of the last, if none was."""
+    lengths = sorted(len(method["best"]) for method in table["methods"].values())
+    return lengths[max(len(lengths) - 2, 0)] - 1
+
+
+def by_group(table: Mapping[str, Any], name: str, k: int) -> dict[str, float]:
+    """A method's share after the budget with this index in COCO's groups of functions."""
     functions = np.array(table["functions"])
-    last = shares(table["methods"][name]["best"][-1])
+    last = shares(table["methods"][name]["best"][k])
     chosen = {group: np.isin(functions, list(of)) for group, of in GROUPS.items()}
     return {group: float(last[where].mean()) for group, where in chosen.items() if where.any()}
 
@@ -139,13 +145,17 @@ def columns(table: Mapping[str, Any]) -> list[str]:
 
 
 def share_rows(table: Mapping[str, Any]) -> list[list[str]]:
-    """Methods and their shares; the best at each budget is marked."""
+    """Methods and their shares; the best is marked at each budget that two were run with."""
     scores = {name: of_method(table, name) for name in table["methods"]}
     compared = [score for name, score in scores.items() if name != CHECK]
     top = [max(s[k].mean for s in compared if k < len(s)) for k in _budgets(table, compared)]
     rows: list[list[str]] = []
+    last = last_compared(table)
     for name, score in scores.items():
-        best = [name != CHECK and e.mean >= most for e, most in zip(score, top, strict=False)]
+        best = [
+            name != CHECK and k <= last and e.mean >= most
+            for k, (e, most) in enumerate(zip(score, top, strict=False))
+        ]
         cells = [e.words() + " *" * mark for e, mark in zip(score, best, strict=False)]
         rows.append([name, *cells, *["–"] * (len(table["multipliers"]) - len(cells))])
     return rows
@@ -171,20 +181,20 @@ def difference_rows(table: Mapping[str, Any]) -> list[list[str]]:
     ours = of_method(table, OURS)
     for k in _budgets(table, [ours]):
         top = max((each[k].mean for each in others if k < len(each)), default=0.0)
-        ratios.append(f"{ours[k].mean / top:.2f} ×" if top else "")
+        ratios.append(f"{ours[k].mean / top:.2f} ×" if top else "–")
     return [*rows, ["ours over the best of these", *ratios, *missing[len(ratios) :]]]
 
 
 def behind(table: Mapping[str, Any]) -> list[list[str]]:
     """The cases where a rival has a larger share: budget, group, best rival and difference.
 
-    Groups of functions are compared after the last budget.
+    Groups of functions are compared after the last budget that two methods were run with.
     """
     rivals = [name for name in table["methods"] if name not in (OURS, CHECK)]
     if OURS not in table["methods"] or not rivals:
         return []
     functions, instances = np.array(table["functions"]), np.array(table["instances"])
-    budgets, last = columns(table), len(table["multipliers"]) - 1
+    budgets, last = columns(table), last_compared(table)
     places = [(k, "all", np.full(len(functions), True)) for k in range(last + 1)]
     places += [(last, group, np.isin(functions, list(of))) for group, of in GROUPS.items()]
     rows: list[list[str]] = []

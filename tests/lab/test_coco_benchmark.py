@@ -230,9 +230,9 @@ def test_places_where_the_default_trails_are_listed(monkeypatch):
         "noise": "none",
         "functions": [1, 1, 10, 10],
         "instances": [6, 7, 6, 7],
-        "multipliers": [10, 30],
+        "multipliers": [10, 30, 100],
         "methods": {
-            "gensmooth": {"best": [bad + bad, good + bad]},
+            "gensmooth": {"best": [bad + bad, good + bad, good + good]},
             "pycma": {"best": [bad + good, bad + good]},
             "scipy-lbfgsb": {"best": [bad + bad]},
         },
