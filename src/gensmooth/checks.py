@@ -313,17 +313,18 @@ def explains_unknown(function: Callable[P, T]) -> Callable[P, T]:
     """
     parameters = inspect.signature(function).parameters
     known = [name for name in parameters if name != "self"]
+    names = set(known)
     by_position = [n for n, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
     positional = [name for name in by_position if name != "self"]
     label = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     @wraps(function)
     def explained(*args: P.args, **kwargs: P.kwargs) -> T:
-        for name in kwargs:
-            if name not in known:
-                hint = _hint(name, known)
-                end = "" if hint.endswith("?") else "."
-                raise TypeError(f"{label}() has no argument `{name}`: {hint}{end}")
+        if not kwargs.keys() <= names:
+            name = next(name for name in kwargs if name not in names)
+            hint = _hint(name, known)
+            end = "" if hint.endswith("?") else "."
+            raise TypeError(f"{label}() has no argument `{name}`: {hint}{end}")
         if len(args) > len(by_position):
             passed = len(args) - len(by_position) + len(positional)
             raise TypeError(

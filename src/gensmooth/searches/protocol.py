@@ -171,7 +171,9 @@ class Search(ABC):
 
     A custom subclass works wherever ours do: ``minimize(fun, x0, search=MySearch())``. If it is
     defined in an importable module, its runs can be resumed without passing it again.
-    :func:`gensmooth.searches.register` gives it a name for ``method=`` and the command line.
+    :func:`gensmooth.searches.register` gives it a name for ``method=`` and the command line. If it
+    defines ``__post_init__``, that should call ``super().__post_init__()``, which checks the
+    arguments below.
 
     Args:
         samples: How the objective's noise is drawn; ``None`` if it takes no generator.

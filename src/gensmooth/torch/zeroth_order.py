@@ -12,7 +12,7 @@ import warnings
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
@@ -402,17 +402,16 @@ class ZerothOrder(Optimizer):
             self._check_values(values)
         return values
 
-    def _gradients(self) -> list[tuple[Tensor | None, int]]:
-        """Return the parameters' gradients, usually None, and their versions."""
-        return [
-            (None, -1) if grad is None else (grad, grad._version)
-            for grad in map(_gradient, self._parameters.values())
-        ]
+    def _gradients(self) -> tuple[list[Tensor | None], list[int]]:
+        """Return the parameters' gradients, usually None, and the versions of those there are."""
+        grads = list(map(_gradient, self._parameters.values()))
+        return grads, [grad._version for grad in grads if grad is not None]
 
-    def _check_gradients(self, before: list[tuple[Tensor | None, int]]) -> None:
-        pairs = zip(self._gradients(), before, strict=True)
-        if any(new[0] is not old[0] or new[1] != old[1] for new, old in pairs):
-            for w, (grad, _) in zip(self._parameters.values(), before, strict=True):
+    def _check_gradients(self, before: tuple[list[Tensor | None], list[int]]) -> None:
+        """Raise an error if the closure has computed gradients."""
+        after = self._gradients()
+        if after[1] != before[1] or not all(map(is_, after[0], before[0])):
+            for w, grad in zip(self._parameters.values(), before[0], strict=True):
                 w.grad = grad
             raise ValueError(BACKWARD)
 
@@ -506,8 +505,7 @@ class ZerothOrder(Optimizer):
             return
         sign = -1.0 if self._maximize else 1.0
         rise = min(sign * (each - self._first_loss) for each in losses)
-        far = min(3 * float(np.std(losses)), 2 * abs(self._first_loss))
-        if rise > far:
+        if rise > 0 and rise > min(3 * float(np.std(losses)), 2 * abs(self._first_loss)):
             self._diverged = True
             warnings.warn(
                 f"The run may have diverged: the last {_PATIENCE} losses, {np.mean(losses):.4g} on "
