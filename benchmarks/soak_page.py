@@ -61,8 +61,8 @@ python -m benchmarks.fuzz_files --cases 10000 --cold --out docs/results/fuzz-fil
 ```
 
 Every kind of file in the [table of files](security.md#every-file) is damaged or forged, and then
-read by the commands that read it. The second command begins with an empty Numba cache. The outcomes
-are:
+read by the commands that read it. In the second command, every case has a process of its own, which
+has compiled nothing and finds an empty Numba cache. The outcomes are:
 
 - *detected*: a plain error names the file, and the folder is unchanged;
 - *recovered*: the result is the same as without the damage, to the last bit, because the file is

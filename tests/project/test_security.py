@@ -19,6 +19,8 @@ import pytest
 import gensmooth as gs
 from gensmooth.fields import seal
 from gensmooth.lab.overview import overview
+from gensmooth.rl.environments.catalogue import check_trusted
+from gensmooth.rl.normalize import statistics
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.config import checksum, pretty
 from gensmooth.runs.files import read_npy
@@ -702,6 +704,35 @@ def test_a_checkpoint_that_names_jax_does_not_import_it(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"kept\.mean is an array of JAX, which this run"):
         gs.resume(folder, bowl)
     assert "jax" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["xml_file='{}'", "render_mode='human'", "a=[1, ('{}',)]", "a={{'b': '{}'}}", "a=b'{}'"],
+)
+def test_an_environment_gets_no_path_and_no_window_from_a_file(arguments, tmp_path):
+    name = f"Hopper-v5({arguments.format('../x.xml')})"
+    with pytest.raises(ValueError, match=r"comes from a file: its argument .* trust=True"):
+        check_trusted(name, trust=False)
+    check_trusted(name, trust=True)
+    check_trusted("FrozenLake-v1(map_name='8x8', is_slippery=False, p=0.5)", trust=False)
+    policy = gs.rl.Policy((11, 3))
+
+    parameters = np.zeros(policy.num_parameters)
+    trained = gs.rl.TrainedPolicy(
+        environment=name,
+        policy=policy,
+        parameters=parameters,
+        statistics=statistics(11),
+        standardize=False,
+        method="bes",
+        seed=0,
+        step=0,
+        mean_return=0.0,
+    )
+    trained.save(tmp_path / "policy")
+    with pytest.raises(ValueError, match="comes from a file: its argument"):
+        gs.rl.evaluate(tmp_path / "policy", episodes=1)
 
 
 # --- text that is not only read ------------------------------------------------------------------

@@ -5,7 +5,9 @@ The paper's environments and more of Gymnasium's robots have fast, exact simulat
 """
 
 import ast
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
@@ -107,20 +109,43 @@ def canonical(name: str) -> str:
 
 
 def check_trusted(name: str, *, trust: bool) -> None:
-    """Refuse an environment named by a file if its module would have to be imported for it.
+    """Refuse an environment named by a file if the name could have side effects.
 
-    A module that is already imported, or that the caller has named, is accepted.
+    A module that is already imported is accepted, and so is everything that the caller has named.
 
     Raises:
-        ValueError: If the name is ``module:Name`` and the module is not imported yet.
+        ValueError: If the name is ``module:Name`` and the module is not imported yet, or if an
+            argument may be the path of a file (``xml_file``) or open a window (``render_mode``).
     """
-    module = name.rpartition(":")[0]
+    module = name.partition("(")[0].rpartition(":")[0]
     try:
         if module:
             naming.check_trusted(module, trust=trust)
+        if not trust:
+            _check_arguments(split_name(name)[1])
     except ValueError as error:
         message = f"The name of the environment {name[:200]!r} comes from a file: {error}."
         raise ValueError(message) from None
+
+
+_WORD = re.compile(r"[\w-]{0,80}", re.ASCII)  # such as a map's name; never a path
+
+
+def _check_arguments(value: Any, name: str = "") -> None:
+    """Raise an error if arguments that a file gives to an environment could have side effects."""
+    if isinstance(value, dict):
+        for key, item in cast(dict[Any, Any], value).items():
+            _check_arguments(item, str(key))
+    elif isinstance(value, list | tuple | set):
+        for item in cast(Sequence[Any], value):
+            _check_arguments(item, name)
+    elif name == "render_mode" or (
+        isinstance(value, str | bytes) and not _WORD.fullmatch(os.fsdecode(value))
+    ):
+        raise ValueError(
+            f"its argument {name[:80]!r} could open a file or a window. If you trust it, pass "
+            "trust=True (--trust in a shell)"
+        )
 
 
 def reference(name: str) -> str:
