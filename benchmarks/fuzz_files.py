@@ -272,7 +272,6 @@ def _make_run_page(folder: Path, seed: int) -> None:
         exact_loss,
         np.linspace(0, 1, 40),
         bounds=[(-4 - i, 4) for i in range(40)],
-        x_scale=np.linspace(0.5, 2, 40),
         method="bes",
         num_directions=3,
         max_steps=6,
