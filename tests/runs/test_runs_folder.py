@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gensmooth as gs
+from gensmooth import fields
 from gensmooth.optimize import Minimization
 from gensmooth.runs import RunFolder, container
 from gensmooth.runs import run as run_program
@@ -72,7 +73,22 @@ def load(folder: Path) -> None:
         )
 
 
+TEXT = st.text().filter(lambda text: fields.printable(text) == text)
+
+
 @given(st.dictionaries(st.text(), ARRAYS, max_size=4), st.dictionaries(st.text(), st.integers()))
+def test_what_cannot_be_read_is_not_written(tmp_path_factory, arrays, meta):
+    path = tmp_path_factory.mktemp("container") / "file"
+    try:
+        container.write(path, meta, arrays)
+    except ValueError:
+        assert any(fields.printable(name) != name for name in (*arrays, *meta))
+        assert not list(path.parent.iterdir())
+    else:
+        container.read(path)
+
+
+@given(st.dictionaries(TEXT, ARRAYS, max_size=4), st.dictionaries(TEXT, st.integers()))
 def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, arrays, meta):
     path = tmp_path_factory.mktemp("container") / "file"
     container.write(path, meta, arrays)

@@ -145,6 +145,7 @@ def _fill(file: FileIO, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[An
         entries.append(_Entry(name, plain.dtype, array.shape, 0))
         bodies.append(plain.reshape(-1).view(np.uint8).data)
     header = _header(meta, entries)
+    fields.parse(header, _HEADER)  # raises an error if it could not be read again
     offsets, length = _layout(len(header), entries)
     reserve(file, length)
     # The checksums are computed while the system copies the bytes.
