@@ -184,6 +184,19 @@ def test_every_start_says_which_case_it_is(tmp_path, caplog):
     assert "starts from the beginning: it was stopped before a checkpoint" in caplog.messages[0]
 
 
+def test_one_step_is_counted_in_the_singular(tmp_path, caplog):
+    def stop(now):
+        if now.info.evaluations:
+            raise KeyboardInterrupt
+
+    caplog.set_level(logging.INFO, "gensmooth")
+    options = {"budget": 60, "seed": 0, "folder": tmp_path / "run", "method": "bes"}
+    gs.minimize(bowl, np.zeros(2), callback=stop, **options)
+    caplog.clear()
+    gs.minimize(bowl, np.zeros(2), **options)
+    assert "from the checkpoint after 1 step)." in caplog.messages[0]
+
+
 def test_the_page_counts_the_evaluations_that_the_terminal_counts(tmp_path):
     pytest.importorskip("matplotlib")
     from gensmooth.lab import overview

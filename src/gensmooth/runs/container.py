@@ -145,7 +145,7 @@ def _fill(file: FileIO, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[An
         entries.append(_Entry(name, plain.dtype, array.shape, 0))
         bodies.append(plain.reshape(-1).view(np.uint8).data)
     header = _header(meta, entries)
-    fields.parse(header, _HEADER)  # raises an error if it could not be read again
+    _parse(header)  # raises an error if it could not be read again
     offsets, length = _layout(len(header), entries)
     reserve(file, length)
     # The checksums are computed while the system copies the bytes.
@@ -205,7 +205,10 @@ def _read_header(
         raise _damaged(path, f"its header is invalid ({error})") from error
     if zlib.crc32(header) != crc32:
         raise _damaged(path, "the checksum of its header is wrong")
-    meta, entries = _parse(path, header)
+    try:
+        meta, entries = _parse(header)
+    except (ValueError, TypeError) as error:
+        raise _damaged(path, f"its header is invalid ({error})") from error
     offsets, length = _layout(header_size, entries)
     if length != size:
         raise _damaged(path, f"its arrays should end at byte {length}, but it has {size}")
@@ -231,15 +234,16 @@ def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
     return Contents(meta, arrays)
 
 
-def _parse(path: Path, header: bytes) -> tuple[dict[str, Any], list[_Entry]]:
-    """Parse and check the header, which may be malicious even if its checksum is correct."""
-    try:
-        parsed = fields.parse(header, _HEADER)
-        entries = [_entry(*item) for item in parsed["arrays"]]
-        if len({entry.name for entry in entries}) != len(entries):
-            raise ValueError("two arrays have the same name")
-    except (ValueError, TypeError) as error:
-        raise _damaged(path, f"its header is invalid ({error})") from error
+def _parse(header: bytes) -> tuple[dict[str, Any], list[_Entry]]:
+    """Parse and check the header, which may be malicious even if its checksum is correct.
+
+    Raises:
+        ValueError: If it is invalid; ``TypeError`` may also be raised.
+    """
+    parsed = fields.parse(header, _HEADER)
+    entries = [_entry(*item) for item in parsed["arrays"]]
+    if len({entry.name for entry in entries}) != len(entries):
+        raise ValueError("two arrays have the same name")
     return cast(dict[str, Any], parsed["meta"]), entries
 
 

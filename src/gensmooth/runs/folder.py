@@ -217,12 +217,13 @@ class RunFolder:
             return f"The {noun} starts. It is stored in {self.path}."
         parts: list[str] = []
         if self.saved is not None:
-            parts.append(f"{evaluations:,} from the checkpoint after {step:,} steps")
+            parts.append(f"{evaluations:,} from the checkpoint after {_counted(step, 'steps')}")
         if recorded:
             parts.append(f"{recorded:,} from the journal")
         if parts:
             total = evaluations + recorded
-            return f"The {noun} in {self.path} resumes after {total:,} {unit} ({', '.join(parts)})."
+            after = _counted(total, unit)
+            return f"The {noun} in {self.path} resumes after {after} ({', '.join(parts)})."
         return (
             f"The {noun} in {self.path} starts from the beginning: it was stopped before a "
             f"checkpoint was written, and its journal has no {unit}."
@@ -649,6 +650,10 @@ def read_end(stored: Any, program: Program[Any, Any, Any]) -> End | None:
     if program.reasons and reason not in program.reasons:
         raise ValueError(f"its reason to end is unknown: {reason[:80]!r}")
     return End(reason, why, program.read_end(more))
+
+
+def _counted(number: int, plural: str) -> str:
+    return f"{number:,} {plural if number != 1 else plural.removesuffix('s')}"
 
 
 def _cannot_error(path: Path, what: str, error: OSError) -> CheckpointError:
