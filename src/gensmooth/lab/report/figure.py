@@ -180,7 +180,7 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
     width = PANEL[0] * columns
     per_row = max(1, int(width / 1.7))
     legends = [(part, -(-len(part) // per_row)) for part in (methods, others) if part]
-    notes = {panel.note for panel in figure.panels}
+    notes = {panel.note for panel in figure.panels if panel.note}
     common = notes.pop() if len(notes) == 1 else ""
     title = textwrap.wrap(_noted(figure.title, common), int(width * _LETTERS))
     head = 0.17 + 0.19 * len(title) + 0.19 * sum(count for _, count in legends)
