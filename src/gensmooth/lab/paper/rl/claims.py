@@ -446,7 +446,7 @@ def _deteriorate(cases: Callable[[Kind], list[Case]]) -> ClaimRow:
 
 
 def _antithetic_late(scores: Scores) -> ClaimRow:
-    """Judge both methods, and BeS without BeS-shrinkage, whose printed rate is a likely misprint."""
+    """Judge both methods, and BeS without BeS-shrinkage, whose printed rate looks misprinted."""
     sentence = Sentence(
         "rl-antithetic-late",
         _ABLATIONS,
