@@ -396,7 +396,11 @@ class RunFolder:
         self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool
     ) -> None:
         """Let the program write its own files; see :meth:`Program.write_files`."""
-        if not self.is_ours(check_files=saved):
+        if saved:
+            permitted = self.is_ours(check_files=True)
+        else:  # `record`, just before this, has checked that the folder exists
+            permitted = not self._gone and os.getpid() == self._owner
+        if not permitted:
             return
         try:
             program.write_files(self.path, state, records, saved=saved)

@@ -23,12 +23,7 @@ from gensmooth.directions import (
     choose_directions,
 )
 from gensmooth.directions.methods import refuse_name
-from gensmooth.estimators import (
-    Differences,
-    Estimator,
-    Plan,
-    Samples,
-)
+from gensmooth.estimators import Differences, Estimator, Plan, Samples
 from gensmooth.parameters import as_bounds
 from gensmooth.searches.protocol import (
     FailurePolicy,
@@ -178,14 +173,10 @@ class RandomSearch(Search):
         values: ArrayLike,
         errors: ArrayLike | None = None,
     ) -> tuple[SearchState, StepInfo]:
-        """Return the state after a step, and its metrics.
+        """Return the state after a step, and its metrics; see :meth:`Search.tell`.
 
-        Args:
-            state: The state that was passed to :meth:`ask`.
-            batch: What :meth:`ask` returned.
-            values: The objective's values, in the order of ``batch.points()``.
-            errors: The standard errors of the values, if they are known. Each direction is then
-                weighted by the inverse variance of its difference.
+        If ``errors`` are passed, each direction is weighted by the inverse variance of its
+        difference.
         """
         raw = self.check_values(state, batch, values)
         best, extent = kernels.on_sums().survey(raw, self.maximize)

@@ -92,20 +92,14 @@ class IslandScores(NamedTuple):
 class Islands(Population):
     """Several searches in parallel, of which the better ones spread.
 
+    The other arguments are those of :class:`~gensmooth.searches.algorithms.population.Population`.
+    Dropping a value leaves out its pair.
+
     Args:
         population: λ, points per step of all islands together; by default 8 + 2⌊3 ln d⌋ for
             each of four islands, and at least 16 each.
         spacing: The reference for c, in units of ``x_scale``. Islands start with half to twice as
             much, beyond 2000 parameters with a quarter.
-        x_scale: This and the following arguments are those of
-            :class:`~gensmooth.searches.algorithms.population.Population`.
-        samples: See ``x_scale``.
-        num_samples: See ``x_scale``.
-        maximize: See ``x_scale``.
-        bounds: See ``x_scale``.
-        on_failure: See ``x_scale``. Dropping a value leaves out its pair.
-        min_fraction: See ``x_scale``.
-        threads: See ``x_scale``.
         islands: The number of islands; by default one per 126 points (beyond 2000 parameters, one
             per d/3 points), but at least 4 and at most 64.
 
