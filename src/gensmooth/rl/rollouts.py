@@ -84,7 +84,7 @@ class Local:
         simulator: The simulator.
         policy: The shape of the policy.
         threads: The maximum number of threads; ``None`` means one per core.
-        shared_goal: Whether the episodes of a direction have one task.
+        shared_goal: Whether the episodes of a direction share one task.
         search: The search; needed with a journal, to identify test episodes.
         journal: Where episodes are recorded; see :mod:`gensmooth.runs.journal`.
     """
@@ -195,7 +195,7 @@ class SideBySide:
         simulator: The simulator.
         policy: The shape of the policy.
         search: The search.
-        shared_goal: Whether the episodes of a direction have one task.
+        shared_goal: Whether the episodes of a direction share one task.
         journal: Where episodes are recorded.
     """
 
@@ -222,7 +222,7 @@ class SideBySide:
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:
         """See :class:`Rollouts`."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[0] is state and _equal(ahead[1], scaling):
+        if ahead is not None and ahead[0] is state and all(map(np.array_equal, ahead[1], scaling)):
             episodes = ahead[2]
             if self._journal is not None:
                 entry = open_entry(self._journal, self._policy, batch, scaling, observe=True)
@@ -262,10 +262,6 @@ class SideBySide:
         return tested
 
 
-def _equal(one: Scaling, other: Scaling) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
 def _failed(episodes: Episodes) -> dict[str, int]:
     failed = int(np.count_nonzero(~np.isfinite(episodes.returns)))
     return {"non-finite": failed} if failed else {}
@@ -274,7 +270,7 @@ def _failed(episodes: Episodes) -> dict[str, int]:
 def batch_starts(simulator: Simulator, batch: Batch, *, shared_goal: bool = False) -> Array:
     """Return the initial states of a batch's episodes, shape (B, S).
 
-    With ``shared_goal``, the episodes of a direction have the task of its first episode.
+    With ``shared_goal``, all episodes of a direction get the task of its first episode.
     """
     samples = tuple(batch.plan.sample.tolist())
     starts = _starts(simulator, _StartsAddress(batch.seed, batch.purpose, batch.step, samples))
@@ -435,7 +431,7 @@ class Distributed:
         session: The session.
         search: The search; it provides the batches for tests too.
         simulator: The simulator.
-        shared_goal: Whether the episodes of a direction have one task.
+        shared_goal: Whether the episodes of a direction share one task.
     """
 
     def __init__(

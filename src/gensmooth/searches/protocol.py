@@ -323,7 +323,7 @@ class Search(ABC):
         else:
             flat = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(flat) != len(batch):
-            dropped = batch.has_center() and len(flat) < len(batch)
+            dropped = len(flat) < len(batch) and (batch.plan.side == 0).any()
             raise ValueError(
                 f"{self._who_needs()} {len(batch)} values, but `tell` got {len(flat)}"
                 f"{': did you drop the values at the centre?' if dropped else '.'}"

@@ -68,7 +68,7 @@ class Options:
     """The option that every study has."""
 
     profile: Profile = option(  # noqa: RUF009
-        "The size: quick takes about a minute, paper is the paper's own.",
+        "The size: quick takes about a minute, paper is the size in the paper.",
         "quick",
         check=lambda name, value: checks.one_of(name, value, ("quick", "paper")),
         accepts=matches("quick|paper"),

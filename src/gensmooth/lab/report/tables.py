@@ -96,8 +96,8 @@ class Cell(NamedTuple):
     Attributes:
         setting: The setting in words, such as ``"L=2, N=5"``.
         method: The method's name.
-        chosen: ``(spacing, learning rate)``, or ``None`` when every choice diverged.
-        paper: The paper's, or ``None`` where it gives none.
+        chosen: ``(spacing, learning rate)``, or ``None`` if every choice diverged.
+        paper: The paper's choice, or ``None`` if the paper gives none.
         score: The mean final score of the choice over the tuning seeds.
     """
 
@@ -113,8 +113,8 @@ class ChoiceText(NamedTuple):
 
     Attributes:
         chosen: ``"0.1 · 0.01"``, or why there is none.
-        paper: The paper's pair; empty where it gives none.
-        agrees: Whether they are the same; ``None`` where there is nothing to compare.
+        paper: The paper's pair; empty if the paper gives none.
+        agrees: Whether the two are the same; ``None`` if the paper gives none.
     """
 
     chosen: str
@@ -129,8 +129,8 @@ class Choices(NamedTuple):
         methods: Column headings.
         rows: The setting and its cells; ``None`` where a method was not run.
         both: The number of cells in which both values agree with the paper's.
-        spacing: The number in which the spacing does.
-        rate: The number in which the learning rate does.
+        spacing: The number of cells in which the spacing agrees.
+        rate: The number of cells in which the learning rate agrees.
         compared: The number of cells for which the paper has values.
     """
 

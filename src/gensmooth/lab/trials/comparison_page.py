@@ -209,6 +209,7 @@ def _drawn(ranking: Ranking) -> Any:
     legend = [method_item(c.method, style=styles[c.method], title=c.method) for c in curves]
     ends = "; ".join(f"{c.method} {shown(float(c.bands[series].mean[-1]))}" for c in curves)
     number = f"n = {curves[0].runs}"
+    ratio = bool(ranking.pairs) and ranking.pairs[0].ratio
     figure = Figure(
         name="comparison",
         title=f"{table.problem}, {table.budget} {table.unit}",
@@ -216,7 +217,7 @@ def _drawn(ranking: Ranking) -> Any:
         caption=f"Left: {caption[0].lower()}{caption[1:]} Lines are medians over seeds ({number}), "
         "bands are quartiles; a failed run counts as infinitely bad, so a line ends where half of "
         "the runs have failed. Right: each dot is a seed, and the bar is the 95 % interval of the "
-        f"{'geometric ' if _is_ratio(ranking) else ''}mean; a cross at the edge is a failed run.",
+        f"{'geometric ' if ratio else ''}mean; a cross at the edge is a failed run.",
         columns=2,
         panels=[
             Panel(
@@ -272,10 +273,6 @@ def _range(lines: Sequence[Any]) -> tuple[float, float, bool]:
     low, high = float(finite.min()), float(finite.max())
     log = low > 0 and high > WIDE * low
     return *padded(low, high, "log" if log else "linear"), log
-
-
-def _is_ratio(ranking: Ranking) -> bool:
-    return bool(ranking.pairs) and ranking.pairs[0].ratio
 
 
 def _draw_finals(ax: Any, *, ranking: Ranking, styles: Mapping[str, MethodStyle]) -> None:

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """InvertedDoublePendulum: a pole on a pole on a cart, to be balanced.
 
 * **Observation** (9): the cart's position, sines and cosines of the two angles, qvel (3) clipped

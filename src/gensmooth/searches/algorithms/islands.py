@@ -184,7 +184,7 @@ class Islands(Population):
         kept: NDArray[np.bool_] | None,
     ) -> DistributionStep:
         """See the equations above."""
-        places, before = _places(state), _scores(state)
+        places, before = _places(state), checks.state_part(state.kept, IslandScores)
         values = values if kept is None else np.where(kept, values, np.nan)
         x, n = np.array(places.x), len(places.x)
         means, variances, sizes = np.full(n, np.inf), np.zeros(n), np.zeros(n)
@@ -281,10 +281,6 @@ class Islands(Population):
 
 def _places(state: SearchState) -> Places:
     return checks.state_part(state.sent, Places)
-
-
-def _scores(state: SearchState) -> IslandScores:
-    return checks.state_part(state.kept, IslandScores)
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -106,10 +106,12 @@ class SNES(Population):
         center, sigma = state.x.reshape(-1), _sigma(state)
         x, scale = np.empty_like(center), np.empty_like(sigma)
         kind = center.dtype.type
-        half = 0.5 * self._scale_rate(x.size)
+        rate = self.scale_rate
+        if rate is None:
+            rate = (3 + math.log(x.size)) / (5 * math.sqrt(x.size))
         length2, size2, gradient2, low, high = kernels.on_moments().rescale(
             center, sigma, first, second,
-            kind(self.mean_rate), kind(half), kind(sum(u.tolist())), x, scale,
+            kind(self.mean_rate), kind(0.5 * rate), kind(sum(u.tolist())), x, scale,
         )  # fmt: skip
         finite = math.isfinite(length2) and low > 0 and math.isfinite(high)
         if low == 0:  # a deviation has underflowed: the search has converged
@@ -127,11 +129,6 @@ class SNES(Population):
     def _normals(self, state: SearchState) -> KernelDraw:
         x = state.x
         return normals(Address(state.seed, state.step, self.number(x.size), x.size, x.dtype))
-
-    def _scale_rate(self, dim: int) -> float:
-        if self.scale_rate is not None:
-            return self.scale_rate
-        return (3 + math.log(dim)) / (5 * math.sqrt(dim))
 
 
 def _sigma(state: SearchState) -> Array:
