@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -731,3 +732,23 @@ def test_streams_that_a_real_shell_has_closed(here):
     done = subprocess.run(f"{shlex.join(line)} <&- >&- 2>&-", shell=True, cwd=here, check=False)
     assert done.returncode == 0
     assert json.loads((here / "run" / "result.json").read_text())["nit"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "workers"), [([], gs.evaluators.cores()), (["--workers", "1"], 1)]
+)
+@pytest.mark.parametrize("name", ["compare", "sweep"])
+def test_runs_take_one_core_each_unless_there_are_fewer_workers(name, words, workers, monkeypatch):
+    passed = []
+
+    def run(*arguments, command):
+        passed.append((command, arguments[-1]["workers"]))
+        raise ValueError("enough")
+
+    module, entry = f"gensmooth.lab.{name}", "run_comparison" if name == "compare" else "run_sweep"
+    monkeypatch.setattr(import_module(module), entry, run)
+    CliRunner().invoke(app, [name, "noisy:sphere:4", *words])
+    assert [each for _, each in passed] == [workers]
+    shown = " ".join(CliRunner().invoke(app, [name, "--help"]).output.replace("│", " ").split())
+    assert "By default one per core" in shown
+    assert "one per core. [default: 1]" not in shown

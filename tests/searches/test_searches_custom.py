@@ -118,16 +118,41 @@ def test_it_trains():
         gs.rl.train("InvertedPendulum-v5", search=ShrinkingBall(), max_steps=1)
 
 
-def test_it_is_compared_and_asked_point_by_point():
-    table = gs.compare(bowl, np.zeros(2), methods=["auto", NAME], budget=60, seeds=2)
+def test_it_is_compared_and_asked_point_by_point(tmp_path):
+    how = {"budget": 60, "seeds": 2, "folder": tmp_path}
+    table = gs.compare(bowl, np.zeros(2), methods=["auto", NAME], **how)
     assert NAME in repr(table) + str(table)
     with pytest.raises(ValueError, match="register it with other settings under another name"):
-        gs.compare(bowl, np.zeros(2), methods=[f"{NAME}(radius=0.5)"], budget=60, seeds=2)
+        gs.compare(bowl, np.zeros(2), methods=[f"{NAME}(radius=0.5)"], **how)
     asked = points.PointByPoint(points.make_search(2, Wanted(method=NAME)), np.zeros(2), seed=0)
     for _ in range(200):
         ticket, x = asked.ask()
         asked.tell(ticket, bowl(x))
     assert asked.best()[1] < 0.1
+
+
+class Corner(ShrinkingBall):
+    """Recommends another point than the one at which its steps are."""
+
+    def recommend(self, state):
+        return np.full_like(state.x, 3.0)
+
+
+def test_a_comparison_scores_the_point_that_it_recommends(monkeypatch, tmp_path):
+    monkeypatch.setattr(algorithms.table, "ALGORITHMS", dict(algorithms.ALGORITHMS))
+    algorithms.register("corner", Corner)
+    compared = gs.compare(
+        bowl,
+        np.zeros(2),
+        methods=["corner"],
+        budget=60,
+        seeds=1,
+        score=lambda x: float(x.sum()),
+        folder=tmp_path,
+    )
+    (run,) = compared.runs["corner"]
+    assert run.series["score"][-10:] == [6.0] * 10
+    assert run.more["value"] == 6.0
 
 
 def test_the_command_line_takes_it(tmp_path):

@@ -52,6 +52,7 @@ class Shell(NamedTuple):
         flags: The option's flags, if they do not follow from its name.
         argument: Whether it is a positional argument.
         complete: Returns the words for shell completion.
+        default: Its default value, if it is not the parameter's.
     """
 
     name: str | None = None
@@ -61,6 +62,7 @@ class Shell(NamedTuple):
     flags: tuple[str, ...] = ()
     argument: bool = False
     complete: Callable[[], list[str]] | None = None
+    default: Any = ...
 
 
 class Sets(NamedTuple):
@@ -390,6 +392,7 @@ def _default_and_type(
     function: Callable[..., Any], parameter: inspect.Parameter, override: Shell
 ) -> tuple[Any, Any]:
     default: Any = ... if parameter.default is inspect.Parameter.empty else parameter.default
+    default = default if override.default is ... else override.default
     kind: Any = override.type
     if kind is None:
         kind = read_as(parameter.annotation)

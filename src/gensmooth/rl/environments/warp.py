@@ -13,7 +13,7 @@ in, or on the other episodes of the batch.
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -40,7 +40,7 @@ from gensmooth.rl.environments.base import (
     check,
     thread_count,
 )
-from gensmooth.rl.environments.compiled import info_of
+from gensmooth.rl.environments.compiled import ModelSimulator
 from gensmooth.rl.environments.gathering import Grouped
 from gensmooth.rl.environments.worlds_batch import Results, WorldsBatch
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
@@ -121,13 +121,13 @@ class WarpOptions:
 
 
 @final
-class WarpSimulator:
+class WarpSimulator(ModelSimulator):
     """Runs trajectories on a GPU, or on the CPU by code that Warp compiles.
 
     Args:
         environment: The environment that is also compiled for the CPU; its functions are traced.
         device: ``"cuda"``, ``"cuda:1"`` and so on, or ``"warp-cpu"``.
-        remake: How another process makes this simulator: a module-level function and its arguments.
+        remake: See :class:`~gensmooth.rl.environments.compiled.ModelSimulator`.
         options: How physics is computed.
 
     Attributes:
@@ -145,13 +145,9 @@ class WarpSimulator:
         remake: tuple[Callable[..., Any], tuple[Any, ...]],
         options: WarpOptions | None = None,
     ) -> None:
+        super().__init__(environment, device, remake)
         self._device = "cpu" if device == "warp-cpu" else device
         self._options = WarpOptions() if options is None else options
-        self._environment = environment
-        self._remake = remake
-        self._model = environment.model()
-        self._start_size = len(environment.start(self._model, np.random.default_rng(0)))
-        self.info: EnvironmentInfo = replace(info_of(environment), device=device)
         try:
             self._law = trace(environment, self._model)
         except TraceError as error:
@@ -165,9 +161,6 @@ class WarpSimulator:
         self._alone = threading.Lock()  # on a GPU; on the CPU all simulators share `captures`
         self._lengths: tuple[float, float] | None = None  # mean and maximum of the last batch
         self.usage = Usage()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._remake
 
     def _write_fused(self) -> FusedSource | None:
         """Write the physics as one function; ``None`` if MuJoCo Warp must compute it."""
@@ -193,20 +186,6 @@ class WarpSimulator:
                     name=missing.name,
                 ) from None
             return None
-
-    @property
-    def model(self) -> Any:
-        """The ``MjModel``; do not modify it."""
-        return self._model
-
-    @property
-    def task_entries(self) -> int:
-        """See :class:`~gensmooth.rl.environments.base.Simulator`."""
-        return self._environment.task_entries
-
-    def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
-        """Draw a start from each generator, shape (B, S)."""
-        return self._environment.starts(self._model, rngs, self._start_size)
 
     def rollout(
         self,
