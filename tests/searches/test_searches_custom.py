@@ -138,6 +138,25 @@ class Corner(ShrinkingBall):
         return np.full_like(state.x, 3.0)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_training_tests_and_returns_the_policy_that_it_recommends(workers, tmp_path):
+    pytest.importorskip("mujoco")
+    from gensmooth.rl import rollouts
+    from gensmooth.rl.environments import catalogue
+
+    search = Corner(maximize=True, samples="independent")
+    how = {"test_every": 1, "test_episodes": 2, "workers": workers, "folder": tmp_path}
+    trained = gs.rl.train("InvertedPendulum-v5", search=search, max_steps=2, seed=0, **how)
+    for policy in (trained.policy, trained.best, gs.rl.load_policy(tmp_path / "policy-last")):
+        assert (policy.parameters == 3.0).all()
+    simulator, state = catalogue.make("InvertedPendulum-v5"), trained.state
+    starts = rollouts.test_starts(simulator, state.search, 2)
+    parameters = np.full((2, state.search.x.size), 3.0)
+    scaling = state.statistics.scaling()
+    expected = simulator.rollout(trained.policy.policy, parameters, scaling, starts).returns
+    assert trained.tests[-1].mean_return == expected.mean()
+
+
 def test_a_comparison_scores_the_point_that_it_recommends(monkeypatch, tmp_path):
     monkeypatch.setattr(algorithms.table, "ALGORITHMS", dict(algorithms.ALGORITHMS))
     algorithms.register("corner", Corner)

@@ -53,8 +53,8 @@ class Rollouts(Protocol):
         """Run an episode for each evaluation in the batch, and compute observation moments."""
         ...
 
-    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
-        """Run test episodes with the parameters of ``state``, from starts not used in training."""
+    def test(self, state: SearchState, x: Array, scaling: Scaling, episodes: int) -> Episodes:
+        """Run test episodes with the parameters ``x``, from starts not used in training."""
         ...
 
 
@@ -120,13 +120,13 @@ class Local:
         starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
         return self._run(batch, batch.block(0, len(batch)), starts, scaling, observe=True)
 
-    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
+    def test(self, state: SearchState, x: Array, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
-        parameters = np.broadcast_to(state.x, (episodes, state.x.size))
+        parameters = np.broadcast_to(x, (episodes, x.size))
         starts = test_starts(self._simulator, state, episodes)
         batch = None
         if self._journal is not None and self._search is not None:
-            batch = test_batch(self._search, state, episodes)
+            batch = test_batch(self._search, state._replace(x=x), episodes)
         return self._run(batch, parameters, starts, scaling, observe=False)
 
     def _run(
@@ -232,18 +232,18 @@ class SideBySide:
         self.faults = _failed(episodes)
         return episodes
 
-    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
+    def test(self, state: SearchState, x: Array, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         entry = None
         if self._journal is not None:
-            tests = test_batch(self._search, state, episodes)
+            tests = test_batch(self._search, state._replace(x=x), episodes)
             entry = open_entry(self._journal, self._policy, tests, scaling, observe=False)
             if not entry.is_empty:
-                tested = self._local.test(state, scaling, episodes)
+                tested = self._local.test(state, x, scaling, episodes)
                 self.faults = self._local.faults
                 return tested
         batch = self._search.ask(state)
-        center = np.broadcast_to(state.x, (episodes, state.x.size))
+        center = np.broadcast_to(x, (episodes, x.size))
         starts = test_starts(self._simulator, state, episodes)
         trained_starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
         both = self._simulator.rollout(
@@ -458,8 +458,9 @@ class Distributed:
             tasks = starts[:, -task_entries(self._simulator) :].ravel()
         return self._run(state, batch, scaling, tasks, observe=True)
 
-    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
+    def test(self, state: SearchState, x: Array, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
+        state = state._replace(x=x)
         batch = test_batch(self._search, state, episodes)
         return self._run(state, batch, scaling, np.empty(0), observe=False)
 
