@@ -35,7 +35,7 @@ def _is_built_in(text: str) -> bool:
 def read_seeds(text: str) -> int | list[int]:
     """Return a number of seeds, or a list of comma-separated seeds."""
     try:
-        numbers = [int(part) for part in text.split(",") if part.strip()]
+        numbers = [int(part) for part in text.rstrip(", ").split(",")]
     except ValueError:
         raise ValueError(
             f"`--seeds` must be a number of seeds, or seeds such as 3,5,8, but is {text!r}."

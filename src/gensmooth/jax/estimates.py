@@ -16,13 +16,7 @@ import numpy as np
 
 from gensmooth import checks, streams
 from gensmooth.directions import Directions
-from gensmooth.estimators import (
-    Antithetic,
-    Estimator,
-    ForwardDifference,
-    OnePoint,
-    as_estimator,
-)
+from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint, as_estimator
 from gensmooth.jax.directions import MOST_ENTRIES, StreamPlace, entries
 from gensmooth.models import Law, SparseTiles, Stream, choose_law, choose_model_directions
 
@@ -177,8 +171,7 @@ def estimate(
     )
     return Estimate(
         jax.tree.unflatten(
-            structure,
-            [_combined(stream, leaf, step, numbers, weights) for stream, leaf in placed],
+            structure, [_combined(stream, leaf, step, numbers, weights) for stream, leaf in placed]
         ),
         center,
         jnp.asarray(choices.num_directions - finite.sum(), jnp.int32),

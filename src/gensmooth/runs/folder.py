@@ -21,15 +21,7 @@ from gensmooth import fields
 from gensmooth._version import __version__
 from gensmooth.describe import plain, whole
 from gensmooth.runs import container
-from gensmooth.runs.config import (
-    FORMAT,
-    Cadence,
-    Every,
-    checksum,
-    differences,
-    pretty,
-    sizes_in,
-)
+from gensmooth.runs.config import FORMAT, Cadence, Every, checksum, differences, pretty, sizes_in
 from gensmooth.runs.files import (
     CheckpointError,
     Lock,

@@ -265,11 +265,7 @@ class AdaptiveSearch(Search):
     @final
     @np.errstate(over="ignore", invalid="ignore")
     def tell(
-        self,
-        state: SearchState,
-        batch: Batch,
-        values: ArrayLike,
-        errors: ArrayLike | None = None,
+        self, state: SearchState, batch: Batch, values: ArrayLike, errors: ArrayLike | None = None
     ) -> tuple[SearchState, StepInfo]:
         """Return the state after a step, and its metrics; see :meth:`Search.tell`.
 

@@ -463,12 +463,7 @@ def record_noise(
 
 
 def adapt_population(
-    now: Evolution,
-    *,
-    noisy: bool,
-    left: float,
-    bound: int | None = None,
-    widest: float = math.inf,
+    now: Evolution, *, noisy: bool, left: float, bound: int | None = None, widest: float = math.inf
 ) -> Evolution:
     """Adapt the population, and widen the spacing while noise dominates.
 

@@ -167,11 +167,7 @@ class RandomSearch(Search):
         return self.batch_of(state, draw, self.plan, spacing=spacing, spacings=spacings)
 
     def tell(
-        self,
-        state: SearchState,
-        batch: Batch,
-        values: ArrayLike,
-        errors: ArrayLike | None = None,
+        self, state: SearchState, batch: Batch, values: ArrayLike, errors: ArrayLike | None = None
     ) -> tuple[SearchState, StepInfo]:
         """Return the state after a step, and its metrics; see :meth:`Search.tell`.
 
@@ -226,10 +222,7 @@ class RandomSearch(Search):
         return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
 
     def _estimate(
-        self,
-        batch: Batch,
-        values: NDArray[np.float64],
-        errors: NDArray[np.float64] | None = None,
+        self, batch: Batch, values: NDArray[np.float64], errors: NDArray[np.float64] | None = None
     ) -> tuple[Array, float, float | None, int, float]:
         """Return ĝ = (1/cL) Σ_l δ_l ε_l, the value, the standard error, dropped directions, ‖ĝ‖."""
         means = values

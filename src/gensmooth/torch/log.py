@@ -127,12 +127,7 @@ class Log:
         assert self._file is not None
         assert self._form is not None
         words = self._form.pack(
-            record.step,
-            record.ranks,
-            record.loss,
-            *record.rates,
-            *record.decays,
-            *record.weights,
+            record.step, record.ranks, record.loss, *record.rates, *record.decays, *record.weights
         )
         write_all(self._file, words + struct.pack("<I", zlib.crc32(words)))
         if time.monotonic() - self._synced >= self._sync_seconds:
@@ -191,7 +186,7 @@ _HEADER = fields.record(
     {
         "visited": fields.many(
             fields.many(fields.count(-1, _MOST_DIRECTIONS), 2, 2), 2 * _MOST_DIRECTIONS
-        ),
+        )
     },
     others=fields.PLAIN,
 )

@@ -34,10 +34,7 @@ _CELL = fields.record(
             {"method": fields.NAME, "options": fields.table(fields.PLAIN, 100)}
         ),
     },
-    {
-        "method": fields.NAME,
-        "values": fields.table(fields.real(), 100),
-    },
+    {"method": fields.NAME, "values": fields.table(fields.real(), 100)},
 )
 _PLAN = fields.sealed(
     fields.record(
@@ -63,7 +60,7 @@ _PLAN = fields.sealed(
             "command": fields.text(),
         },
         {"fresh": _SEEDS, "search": fields.one_of("grid", "optuna")},
-    ),
+    )
 )
 
 Kind = Literal["comparison", "sweep"]
@@ -116,7 +113,7 @@ class TrialTable:
         runs = len(self.cells) * max(len(self.seeds), len(self.fresh))
         if runs > _MOST_RUNS:
             raise ValueError(
-                f"{runs:,} runs are too many for one {self.kind}: the most are {_MOST_RUNS:,}"
+                f"{runs:,} runs are more than the {_MOST_RUNS:,} that a {self.kind} may have"
             )
 
     def spec(self, cell: Cell, seed: int) -> RunSpec:

@@ -1,12 +1,6 @@
 """Write Newton's method for the constrained accelerations."""
 
-from gensmooth.physics.fused.system import (
-    System,
-    back_substitute,
-    eliminate,
-    packed,
-    times_inertia,
-)
+from gensmooth.physics.fused.system import System, back_substitute, eliminate, packed, times_inertia
 
 _MAX_STEPS = 50  # of Newton's method; two or three are typical
 _MAX_TRIALS = 30  # of the length of a step

@@ -18,12 +18,7 @@ from dataclasses import replace
 import numpy as np
 from numba.extending import register_jitable
 
-from gensmooth.physics.robots.legged import (
-    LeggedRobot,
-    advance,
-    register,
-    start_normal,
-)
+from gensmooth.physics.robots.legged import LeggedRobot, advance, register, start_normal
 
 
 @register_jitable

@@ -126,9 +126,7 @@ class CompiledSimulator(ModelSimulator):
     """
 
     def __init__(
-        self,
-        environment: CompiledEnvironment,
-        remake: tuple[Callable[..., Any], tuple[Any, ...]],
+        self, environment: CompiledEnvironment, remake: tuple[Callable[..., Any], tuple[Any, ...]]
     ) -> None:
         super().__init__(environment, "cpu", remake)
         self._idle: list[_Simulation] = []  # simulations that no rollout is using

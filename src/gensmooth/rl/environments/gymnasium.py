@@ -128,13 +128,7 @@ class GymnasiumSimulator:
         return Episodes(returns, bonuses, lengths, moments, failure=failure)
 
     def _episode(
-        self,
-        environment: Any,
-        policy: Policy,
-        x: Array,
-        scaling: Scaling,
-        seed: int,
-        observe: bool,
+        self, environment: Any, policy: Policy, x: Array, scaling: Scaling, seed: int, observe: bool
     ) -> "_Outcome":
         size = self.info.observation_size
         surviving = _reports_bonus(environment.unwrapped)

@@ -203,12 +203,7 @@ class WarpSimulator(ModelSimulator):
         return self.rollout_grouped(policy, grouped, observe=observe, threads=threads)
 
     def rollout_grouped(
-        self,
-        policy: Policy,
-        grouped: Grouped,
-        *,
-        observe: bool = False,
-        threads: int | None = None,
+        self, policy: Policy, grouped: Grouped, *, observe: bool = False, threads: int | None = None
     ) -> Episodes:
         """Run episodes of several groups, each with its own scaling, side by side.
 

@@ -21,13 +21,7 @@ from gensmooth.directions.draw import Draw
 from gensmooth.estimators import Plan, Samples, lay_out
 from gensmooth.parameters import as_bounds, find_units
 from gensmooth.searches.algorithms.table import Wanted
-from gensmooth.searches.protocol import (
-    Search,
-    SearchState,
-    StepInfo,
-    check_sizes,
-    standard_errors,
-)
+from gensmooth.searches.protocol import Search, SearchState, StepInfo, check_sizes, standard_errors
 
 Array = NDArray[Any]
 
@@ -160,11 +154,7 @@ class Population(Search):
 
     @final
     def tell(
-        self,
-        state: SearchState,
-        batch: Batch,
-        values: ArrayLike,
-        errors: ArrayLike | None = None,
+        self, state: SearchState, batch: Batch, values: ArrayLike, errors: ArrayLike | None = None
     ) -> tuple[SearchState, StepInfo]:
         """Return the state after a step, and its metrics; see :meth:`Search.tell`.
 
