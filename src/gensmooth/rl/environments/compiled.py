@@ -4,7 +4,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -33,19 +32,6 @@ from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
-
-
-def info_of(environment: CompiledEnvironment) -> EnvironmentInfo:
-    """Return the facts about a compiled environment."""
-    return EnvironmentInfo(
-        environment.name,
-        environment.observation_size,
-        environment.action_size,
-        environment.horizon,
-        environment.survival_bonus,
-        fast=True,
-        goal=environment.goal,
-    )
 
 
 class Trace(NamedTuple):
@@ -89,7 +75,16 @@ class ModelSimulator:
         remake: tuple[Callable[..., Any], tuple[Any, ...]],
     ) -> None:
         self._environment = environment
-        self.info = replace(info_of(environment), device=device)
+        self.info = EnvironmentInfo(
+            environment.name,
+            environment.observation_size,
+            environment.action_size,
+            environment.horizon,
+            environment.survival_bonus,
+            fast=True,
+            goal=environment.goal,
+            device=device,
+        )
         self._remake = remake
         self._model = environment.model()
         self._start_size = len(environment.start(self._model, np.random.default_rng(0)))
