@@ -174,6 +174,27 @@ def test_a_comparison_scores_the_point_that_it_recommends(monkeypatch, tmp_path)
     assert run.more["value"] == 6.0
 
 
+@pytest.mark.parametrize("library", ["scipy", "nevergrad", "optuna"])
+def test_other_libraries_take_it(library):
+    """With their defaults, which must not contain what a custom search does not have."""
+    host = pytest.importorskip(library)
+    if library == "scipy":
+        optimize, options = pytest.importorskip("scipy.optimize"), {"budget": 200, "seed": 0}
+        method = gs.scipy.method(NAME)
+        best = optimize.minimize(bowl, np.zeros(2), method=method, options=options).fun
+    elif library == "nevergrad":
+        parameters = host.p.Array(shape=(2,))
+        parameters.random_state.seed(0)
+        optimizer = gs.nevergrad.Gensmooth(method=NAME)(parametrization=parameters, budget=200)
+        best = bowl(optimizer.minimize(bowl).value)
+    else:
+        host.logging.set_verbosity(host.logging.WARNING)
+        study = host.create_study(sampler=gs.optuna.GensmoothSampler(NAME, seed=0, budget=200))
+        study.optimize(lambda trial: (trial.suggest_float("x", -3, 3) - 1) ** 2, n_trials=200)
+        best = study.best_value
+    assert best < 0.05
+
+
 def test_the_command_line_takes_it(tmp_path):
     command = [sys.executable, "-m", "gensmooth", "minimize", "search_cases:bowl"]
     command += ["--x0", "0,0", "--method", NAME, "--budget", "800", "--seed", "0"]
