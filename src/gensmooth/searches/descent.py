@@ -131,8 +131,7 @@ class GreedyDescent(AdaptiveSearch):
         draw = batch.draw.first if isinstance(batch.draw, JoinedDraw) else batch.draw
         draw = draw.base if isinstance(draw, ScaledDraw) else draw
         estimate, _ = draw.combine(np.where(finite, derivatives, 0.0) / used)
-        points = len(FORWARD.points(self._usual_number(estimate.size) + 1, self.samples))
-        few = self.budget < _FEW_STEPS * self.num_samples * points
+        few = self._has_few_steps(estimate.size)
         descent, change = adapt(descent, estimate, derivatives[finite], along, few=few)
         scale = request.scale if request.scale.size else float(known.units[0])
         x = response.x.reshape(-1)
@@ -175,6 +174,10 @@ class GreedyDescent(AdaptiveSearch):
 
     def _usual_number(self, dim: int) -> int:
         return 4 + int(3 * math.log(dim)) if self.num_directions is None else self.num_directions
+
+    def _has_few_steps(self, dim: int) -> bool:
+        points = len(FORWARD.points(self._usual_number(dim) + 1, self.samples))
+        return self.budget < _FEW_STEPS * self.num_samples * points
 
 
 # --- formulas ------------------------------------------------------------------------------------

@@ -209,7 +209,6 @@ def _drawn(ranking: Ranking) -> Any:
     legend = [method_item(c.method, style=styles[c.method], title=c.method) for c in curves]
     ends = "; ".join(f"{c.method} {shown(float(c.bands[series].mean[-1]))}" for c in curves)
     number = f"n = {curves[0].runs}"
-    ratio = bool(ranking.pairs) and ranking.pairs[0].ratio
     figure = Figure(
         name="comparison",
         title=f"{table.problem}, {table.budget} {table.unit}",
@@ -217,7 +216,7 @@ def _drawn(ranking: Ranking) -> Any:
         caption=f"Left: {caption[0].lower()}{caption[1:]} Lines are medians over seeds ({number}), "
         "bands are quartiles; a failed run counts as infinitely bad, so a line ends where half of "
         "the runs have failed. Right: each dot is a seed, and the bar is the 95 % interval of the "
-        f"{'geometric ' if ratio else ''}mean; a cross at the edge is a failed run.",
+        f"{'geometric ' if _is_ratio(ranking) else ''}mean; a cross at the edge is a failed run.",
         columns=2,
         panels=[
             Panel(
@@ -237,6 +236,10 @@ def _drawn(ranking: Ranking) -> Any:
         remarks=why_failed(ranking.runs),
     )
     return Drawn([figure], curves, [])
+
+
+def _is_ratio(ranking: Ranking) -> bool:
+    return bool(ranking.pairs) and ranking.pairs[0].ratio
 
 
 def _series(ranking: Ranking) -> tuple[str, str, str]:
