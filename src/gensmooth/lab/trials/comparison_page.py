@@ -238,10 +238,6 @@ def _drawn(ranking: Ranking) -> Any:
     return Drawn([figure], curves, [])
 
 
-def _is_ratio(ranking: Ranking) -> bool:
-    return bool(ranking.pairs) and ranking.pairs[0].ratio
-
-
 def _series(ranking: Ranking) -> tuple[str, str, str]:
     """Return the name of the series to draw, the label of its axis, and its description."""
     runs = [r for each in ranking.runs.values() for r in each]
@@ -276,6 +272,10 @@ def _range(lines: Sequence[Any]) -> tuple[float, float, bool]:
     low, high = float(finite.min()), float(finite.max())
     log = low > 0 and high > WIDE * low
     return *padded(low, high, "log" if log else "linear"), log
+
+
+def _is_ratio(ranking: Ranking) -> bool:
+    return bool(ranking.pairs) and ranking.pairs[0].ratio
 
 
 def _draw_finals(ax: Any, *, ranking: Ranking, styles: Mapping[str, MethodStyle]) -> None:
