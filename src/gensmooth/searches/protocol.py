@@ -25,9 +25,7 @@ from gensmooth.trees import Tree
 Array = NDArray[Any]
 FailurePolicy = Literal["raise", "drop"]
 
-MAX_SAMPLED_DIRECTIONS = (
-    50_000_000  # directions × samples per step; the layout of this many takes a gigabyte
-)
+MAX_SAMPLED_DIRECTIONS = 50_000_000  # × samples, per step: their layout takes a gigabyte
 
 
 class SearchState(NamedTuple):
