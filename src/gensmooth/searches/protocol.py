@@ -388,18 +388,18 @@ class Search(ABC):
         see :class:`SearchState` and :class:`StepInfo`.
         """
         info = StepInfo(
-            step=state.step,
-            evaluations=state.evaluations + len(raw),
-            value=self.value_at(state, raw),
-            best_value=float(raw[best]),
-            best_index=best,
-            gradient_norm=gradient_norm,
-            standard_error=None,
-            signal_to_noise=None,
-            shrinkage=1.0,
-            dropped=dropped,
-            step_size=step_size,
-            diverged=diverged,
+            state.step,
+            state.evaluations + len(raw),
+            self.value_at(state, raw),
+            float(raw[best]),
+            best,
+            gradient_norm,
+            None,
+            None,
+            1.0,
+            dropped,
+            step_size,
+            diverged,
         )
         after = SearchState(x, state.step + 1, info.evaluations, state.seed, kept, sent, state.tree)
         return after, info
