@@ -58,6 +58,11 @@ PROBLEM = POINTS | {
     "workers": Shell(type=int, how="By default one per core.", default=None),
     "ray": Shell(complete=lambda: ["auto", "local"]),
 }
+# The options that `--help` lists for all of these commands.
+COMMON = (
+    *("seeds", "budget", "score", "samples", "maximize", "bounds"),
+    *("workers", "folder", "json"),
+)
 
 
 @command(
@@ -69,6 +74,7 @@ PROBLEM = POINTS | {
             type=str, how='In a shell: auto,bes,"gs(spacing=0.5)".', complete=method_names
         )
     },
+    common=("x0", "methods", *COMMON),
 )
 def compare(parsed: ParsedOptions) -> None:
     """Compare methods on a function with equal budgets and seeds, and write a page.
