@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import gensmooth as gs
 from gensmooth.cli import options
 from gensmooth.cli.common import report
+from gensmooth.cli.compare import compare
 from gensmooth.cli.evaluate import evaluate
 from gensmooth.cli.main import app, explain
 from gensmooth.cli.methods import methods
@@ -27,6 +28,7 @@ from gensmooth.cli.minimize import minimize
 from gensmooth.cli.options import Sets, documented, read_as
 from gensmooth.cli.render import render
 from gensmooth.cli.resume import resume
+from gensmooth.cli.sweep import sweep
 from gensmooth.cli.train import train
 from gensmooth.cli.values import read_bounds, read_object
 
@@ -117,14 +119,14 @@ def test_every_parameter_has_an_option_with_the_docstrings_words(command, target
             assert there.default == parameter.default, name
 
 
-@pytest.mark.parametrize("name", ["minimize", "train"])
-def test_the_help_fits_on_two_screens_and_help_all_lists_every_option(name, monkeypatch):
+@pytest.mark.parametrize("command", [minimize, train, resume, compare, sweep])
+def test_the_help_fits_on_two_screens_and_help_all_lists_every_option(command, monkeypatch):
+    name = command.function.__name__
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERMINAL_WIDTH", "100")
     short, full = run(name, "--help").output, run(name, "--help-all").output
     assert len(short.splitlines()) <= 80
     assert "--help-all" in short
-    command = next(each for each, _ in COMMANDS if each.function.__name__ == name)
     options = {option.flags[0].partition("/")[0] for option in command.options}
     options -= {option.flags[0] for option in command.options if option.shell.argument}
     assert all(option in full for option in options)
