@@ -30,7 +30,7 @@ Verdict = Literal[
 _FORMULA = re.compile(r"[=@\t]|[+-](?![\d.]+(e[+-]?\d+)?$|inf$)")  # not a negative number
 
 # Curves are stored for plotting: with seven digits, and at most this many rows (every k-th round).
-_MOST_ROWS = 8000
+_MAX_ROWS = 8000
 
 
 class Table(NamedTuple):
@@ -190,7 +190,7 @@ def curves_table(study: str, drawn: "Drawn") -> Table:
     lengths = [
         max((len(band.mean) for band in curve.bands.values()), default=0) for curve in drawn.curves
     ]
-    every = max(1, math.ceil(sum(lengths) / _MOST_ROWS))
+    every = max(1, math.ceil(sum(lengths) / _MAX_ROWS))
     rows: list[list[Any]] = []
     for curve, length in zip(drawn.curves, lengths, strict=True):
         # The last round is always among them.

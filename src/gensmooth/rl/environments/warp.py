@@ -48,10 +48,10 @@ from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
 
-MOST_WORLDS = 8192  # at a time; further episodes wait for a world
-_MOST_ON_A_CORE = 32  # for fused physics: keeps the lanes of a core busy and fits into its cache
-_LEAST_WORLDS = 64
-_LEAST_SHARE = 16  # fewer episodes are not worth a thread of the CPU
+MAX_WORLDS = 8192  # at a time; further episodes wait for a world
+_MAX_PER_CORE = 32  # for fused physics: keeps the lanes of a core busy and fits into its cache
+_MIN_WORLDS = 64
+_MIN_SHARE = 16  # fewer episodes are not worth a thread of the CPU
 _FREE = 10_000  # a step of this many worlds takes about twice as long as a step of none
 _WORTH = 0.8  # a different number of worlds must save a fifth, because setting it up takes seconds
 
@@ -105,7 +105,7 @@ class WarpOptions:
             to run (docs/physics-results.md). Fused physics always repeats bit for bit.
     """
 
-    worlds: int = MOST_WORLDS
+    worlds: int = MAX_WORLDS
     physics: str | None = None
     deterministic: bool = False
 
@@ -222,9 +222,9 @@ class WarpSimulator(ModelSimulator):
         cores = 1
         if self._device == "cpu" and self.fused is not None:  # MuJoCo Warp's kernels share memory
             room = max(self._options.worlds // self.fused.lanes, 1)
-            cores = min(thread_count(threads, math.ceil(trials / _LEAST_SHARE)), room)
+            cores = min(thread_count(threads, math.ceil(trials / _MIN_SHARE)), room)
         results = self._run(policy, grouped, cores)
-        if len(results.lengths) >= _LEAST_WORLDS:
+        if len(results.lengths) >= _MIN_WORLDS:
             self._lengths = float(results.lengths.mean()), float(results.lengths.max())
         return _episodes(results, self.info, observe)
 
@@ -273,9 +273,9 @@ class WarpSimulator(ModelSimulator):
         most = min(_power(trials), _power_within(allowed))
         if self.fused is not None:
             if self._device == "cpu":
-                most = min(most, _MOST_ON_A_CORE)
+                most = min(most, _MAX_PER_CORE)
             return max(most, self.fused.lanes)
-        if self._lengths is None or most <= _LEAST_WORLDS:
+        if self._lengths is None or most <= _MIN_WORLDS:
             return most
         mean, longest = self._lengths
 
@@ -284,7 +284,7 @@ class WarpSimulator(ModelSimulator):
             known = self._batches.get((policy, worlds, (0, shares)))
             return steps * (_FREE + worlds) * (1.0 if known is not None else 1.0 / _WORTH)
 
-        sizes = [most >> shift for shift in range(5) if most >> shift >= _LEAST_WORLDS]
+        sizes = [most >> shift for shift in range(5) if most >> shift >= _MIN_WORLDS]
         return min(sizes, key=seconds)
 
 

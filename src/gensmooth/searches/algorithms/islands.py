@@ -42,7 +42,7 @@ from gensmooth.streams import Purpose
 Array = NDArray[Any]
 
 # All values were chosen by experiment on robots; docs/training-results.md has the comparisons.
-_FEWEST, _MOST = 4, 64  # islands
+_MIN_ISLANDS, _MAX_ISLANDS = 4, 64  # islands
 _SHARE = 126  # points per island, if the number of islands is not specified
 _LARGEST = 200_000_000  # numbers in the points of a step, which are all in memory
 _SPACINGS = (0.5, 1.0, 1.0, 2.0)  # first spacings of the islands in turn, relative to the search's
@@ -226,14 +226,14 @@ class Islands(Population):
         """Return λ, the number of points per step of all islands together."""
         if self.population is not None:
             return self.population
-        return (self.islands or _FEWEST) * max(16, 2 * (4 + int(3 * math.log(dim))))
+        return (self.islands or _MIN_ISLANDS) * max(16, 2 * (4 + int(3 * math.log(dim))))
 
     def count(self, dim: int) -> int:
         """Return the number of islands."""
         if self.islands is not None:
             return self.islands
         share = _SHARE if dim <= LARGE else int(_LARGE_SHARE * dim)
-        return max(_FEWEST, min(self.number(dim) // share, _MOST))
+        return max(_MIN_ISLANDS, min(self.number(dim) // share, _MAX_ISLANDS))
 
     def _exchange(
         self,
