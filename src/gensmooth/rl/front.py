@@ -141,8 +141,8 @@ def train(
             in 30 to measure the noise.
         population: The episodes per step of ``"islands"``, ``"cma-es"``, ``"snes"`` and ``"xnes"``,
             instead of ``num_directions``.
-        spacing: c, how far the evaluated weights are from the current ones, in units of a
-            direction; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
+        spacing: c, how far the policy is perturbed; by default chosen for the environment, see
+            :mod:`gensmooth.rl.defaults`.
         x_scale: How far apart interesting weights of the policy are; by default 0.1 for the pilot,
             ``"islands"``, ``"cma-es"``, ``"snes"`` and ``"xnes"``. Other methods multiply their
             spacing by it. Pass a larger value if small actions have no effect, as in

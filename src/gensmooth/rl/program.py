@@ -50,7 +50,11 @@ POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 
 TRAINING_MESSAGES = {**MESSAGES, "target": "A test reached the target."}
 _TEST_COUNTS = ("step", "trajectories", "env_steps", "episodes")
-_WORDS = {"evaluations": "episodes", "evaluations/s": "episodes/s", "value": "training return"}
+_WORDS = {
+    "evaluations": "episodes",
+    "evaluations/s": "episodes/s",
+    "value": "training return",
+}
 _FEW_TESTS = 4  # fewer do not show whether there is progress
 
 
