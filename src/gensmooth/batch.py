@@ -190,10 +190,6 @@ class Batch:
         """Return a vector of length d in the shape or structure of x."""
         return vector.reshape(self._x.shape) if self.tree is None else self.tree.build(vector)
 
-    def has_center(self) -> bool:
-        """Whether any evaluation is at x itself."""
-        return bool((self._plan.side == 0).any())
-
     def rng(self, index: int) -> np.random.Generator:
         """Return the random generator of one evaluation, its sample ξ."""
         if self.samples is None:

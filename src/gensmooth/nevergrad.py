@@ -67,7 +67,8 @@ class GensmoothOptimizer(base.Optimizer):
             estimator=estimator,
             optimizer=optimizer,
             learning_rate=learning_rate,
-            x_scale=scale,
+            x_scale=None if scale == 1.0 else scale,  # a custom search need not take one
+            unit=scale,
         )
         self._search = make_search(self.dimension, wanted)
         self._points: PointByPoint | None = None

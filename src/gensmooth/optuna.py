@@ -106,9 +106,7 @@ class GensmoothSampler(BaseSampler):
         self._lock = threading.RLock()
         self._points: PointByPoint | None = None
         self._key = ""  # identifies the search space
-        self._seen = (
-            0  # trials before this one belong to completed steps and need not be read again
-        )
+        self._seen = 0  # trials before this one belong to completed steps: no need to read them
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}

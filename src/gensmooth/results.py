@@ -21,7 +21,7 @@ from gensmooth.runs import (
     result_file,
     states,
 )
-from gensmooth.searches import SearchState, StepInfo
+from gensmooth.searches import Search, SearchState, StepInfo
 from gensmooth.streams import check_seed
 from gensmooth.trees import Tree
 from gensmooth.trees import plain as plain_tree
@@ -63,6 +63,7 @@ class IntermediateResult:
         info: More about the step.
         state: The search's state. It contains the logarithms of parameters on a log scale and
             omits fixed parameters.
+        search: The search. ``search.recommend(state)`` is the point that it would return now.
     """
 
     x: Any
@@ -71,6 +72,7 @@ class IntermediateResult:
     nit: int
     info: StepInfo
     state: SearchState
+    search: Search
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import gensmooth as gs
 import theory_literal as literal
 from cases import CLOSED, DTYPES, FAMILIES, twin_of
-from gensmooth import theory
+from gensmooth import estimators, theory
 from gensmooth.estimators import SAMPLE_MODES, plan
-from gensmooth.searches import mirrored_es as evolution
+from gensmooth.searches import evolution
 
 G = np.array([1.0, -2.0, 0.5, 3.0, 1.0])
 G2 = float(G @ G)
@@ -669,7 +669,7 @@ def test_a_ranked_estimate_is_minus_the_step_of_the_evolution_strategy_over_c(na
     search = gs.RandomSearch(FAMILIES[name], num_directions=L, spacing=c, estimator=gs.Ranked())
     batch = search.ask(search.init(np.ones(5, dtype), seed=3))
     values = _rough(batch.block(0, len(batch)))
-    weights = evolution.rank(values, evolution.constants(5, L).weights).reshape(L, 2)
+    weights = estimators.rank(values, evolution.constants(5, L).weights).reshape(L, 2)
     assert len(np.unique(values)) < len(values)
     step = ((weights[:, 0] - weights[:, 1])[:, None] * batch.draw.block()).sum(0)
     found = search.estimate(batch, values).gradient

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 import gensmooth as gs
 from gensmooth.cli import options
 from gensmooth.cli.common import report
+from gensmooth.cli.compare import compare
 from gensmooth.cli.evaluate import evaluate
 from gensmooth.cli.main import app, explain
 from gensmooth.cli.methods import methods
@@ -26,6 +28,7 @@ from gensmooth.cli.minimize import minimize
 from gensmooth.cli.options import Sets, documented, read_as
 from gensmooth.cli.render import render
 from gensmooth.cli.resume import resume
+from gensmooth.cli.sweep import sweep
 from gensmooth.cli.train import train
 from gensmooth.cli.values import read_bounds, read_object
 
@@ -116,14 +119,14 @@ def test_every_parameter_has_an_option_with_the_docstrings_words(command, target
             assert there.default == parameter.default, name
 
 
-@pytest.mark.parametrize("name", ["minimize", "train"])
-def test_the_help_fits_on_two_screens_and_help_all_lists_every_option(name, monkeypatch):
+@pytest.mark.parametrize("command", [minimize, train, resume, compare, sweep])
+def test_the_help_fits_on_two_screens_and_help_all_lists_every_option(command, monkeypatch):
+    name = command.function.__name__
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERMINAL_WIDTH", "100")
     short, full = run(name, "--help").output, run(name, "--help-all").output
     assert len(short.splitlines()) <= 80
     assert "--help-all" in short
-    command = next(each for each, _ in COMMANDS if each.function.__name__ == name)
     options = {option.flags[0].partition("/")[0] for option in command.options}
     options -= {option.flags[0] for option in command.options if option.shell.argument}
     assert all(option in full for option in options)
@@ -731,3 +734,23 @@ def test_streams_that_a_real_shell_has_closed(here):
     done = subprocess.run(f"{shlex.join(line)} <&- >&- 2>&-", shell=True, cwd=here, check=False)
     assert done.returncode == 0
     assert json.loads((here / "run" / "result.json").read_text())["nit"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "workers"), [([], gs.evaluators.cores()), (["--workers", "1"], 1)]
+)
+@pytest.mark.parametrize("name", ["compare", "sweep"])
+def test_runs_take_one_core_each_unless_there_are_fewer_workers(name, words, workers, monkeypatch):
+    passed = []
+
+    def run(*arguments, command):
+        passed.append((command, arguments[-1]["workers"]))
+        raise ValueError("enough")
+
+    module, entry = f"gensmooth.lab.{name}", "run_comparison" if name == "compare" else "run_sweep"
+    monkeypatch.setattr(import_module(module), entry, run)
+    CliRunner().invoke(app, [name, "noisy:sphere:4", *words])
+    assert [each for _, each in passed] == [workers]
+    shown = " ".join(CliRunner().invoke(app, [name, "--help"]).output.replace("│", " ").split())
+    assert "By default one per core" in shown
+    assert "one per core. [default: 1]" not in shown

@@ -146,7 +146,7 @@ class Formula:
         self.observations.append(seen)
         return Episodes(rewards + bonuses, bonuses, lengths, moments)
 
-    def test(self, state, scaling, episodes):
+    def test(self, state, x, scaling, episodes):
         self.scalings.append(scaling)
-        rewards = np.array([self.reward(state.x, i) for i in range(episodes)])
+        rewards = np.array([self.reward(x, i) for i in range(episodes)])
         return Episodes(rewards + 5.0, np.full(episodes, 5.0), np.full(episodes, 5))

@@ -224,7 +224,7 @@ def test_pairs_that_never_touch_are_listed():
 
 @needs_a_compiler
 def test_a_solver_that_stops_too_early_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(solver, "_ITERATIONS", 0)
+    monkeypatch.setattr(solver, "_MAX_STEPS", 0)
     first = compare("HalfCheetah-v4", steps=20).first
     assert first is not None
     assert first.term.name == "qfrc_constraint"

@@ -19,7 +19,7 @@ from numpy import clip, linalg
 from gensmooth.physics.c_source import Writer
 from gensmooth.physics.symbolic_numpy import rebuilt
 from gensmooth.physics.symbols import (
-    MOST_WAYS,
+    MAX_PATHS,
     VALUES,
     Slot,
     Symbol,
@@ -320,7 +320,7 @@ FIXED = np.zeros(1)
         (into_floats, "made beforehand"),
         (without_a_form, "known only when the robot moves .TypeError"),
         (without_end, "the length of a loop must not depend"),
-        (many_ways, f"more than {MOST_WAYS} paths .* np.where"),
+        (many_ways, f"more than {MAX_PATHS} paths .* np.where"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -15,8 +15,7 @@ import scipy.stats
 import gensmooth as gs
 import theory_literal as literal
 from gensmooth.evaluators import Processes, Threads
-from gensmooth.searches import descent, quasi_newton
-from gensmooth.searches import mirrored_es as evolution
+from gensmooth.searches import descent, evolution, quasi_newton
 from gensmooth.searches.adaptive import PointRequest, RequestKind
 from gensmooth.searches.pilot import Control, Trial
 

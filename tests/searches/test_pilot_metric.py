@@ -8,8 +8,7 @@ import gensmooth as gs
 import theory_literal as literal
 from gensmooth.directions.composed import MixedDraw
 from gensmooth.directions.draw import Address, normals
-from gensmooth.searches import metric
-from gensmooth.searches import mirrored_es as evolution
+from gensmooth.searches import evolution, metric
 
 D = 4
 

@@ -118,16 +118,81 @@ def test_it_trains():
         gs.rl.train("InvertedPendulum-v5", search=ShrinkingBall(), max_steps=1)
 
 
-def test_it_is_compared_and_asked_point_by_point():
-    table = gs.compare(bowl, np.zeros(2), methods=["auto", NAME], budget=60, seeds=2)
+def test_it_is_compared_and_asked_point_by_point(tmp_path):
+    how = {"budget": 60, "seeds": 2, "folder": tmp_path}
+    table = gs.compare(bowl, np.zeros(2), methods=["auto", NAME], **how)
     assert NAME in repr(table) + str(table)
     with pytest.raises(ValueError, match="register it with other settings under another name"):
-        gs.compare(bowl, np.zeros(2), methods=[f"{NAME}(radius=0.5)"], budget=60, seeds=2)
+        gs.compare(bowl, np.zeros(2), methods=[f"{NAME}(radius=0.5)"], **how)
     asked = points.PointByPoint(points.make_search(2, Wanted(method=NAME)), np.zeros(2), seed=0)
     for _ in range(200):
         ticket, x = asked.ask()
         asked.tell(ticket, bowl(x))
     assert asked.best()[1] < 0.1
+
+
+class Corner(ShrinkingBall):
+    """Recommends another point than the one at which its steps are."""
+
+    def recommend(self, state):
+        return np.full_like(state.x, 3.0)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_training_tests_and_returns_the_policy_that_it_recommends(workers, tmp_path):
+    pytest.importorskip("mujoco")
+    from gensmooth.rl import rollouts
+    from gensmooth.rl.environments import catalogue
+
+    search = Corner(maximize=True, samples="independent")
+    how = {"test_every": 1, "test_episodes": 2, "workers": workers, "folder": tmp_path}
+    trained = gs.rl.train("InvertedPendulum-v5", search=search, max_steps=2, seed=0, **how)
+    for policy in (trained.policy, trained.best, gs.rl.load_policy(tmp_path / "policy-last")):
+        assert (policy.parameters == 3.0).all()
+    simulator, state = catalogue.make("InvertedPendulum-v5"), trained.state
+    starts = rollouts.test_starts(simulator, state.search, 2)
+    parameters = np.full((2, state.search.x.size), 3.0)
+    scaling = state.statistics.scaling()
+    expected = simulator.rollout(trained.policy.policy, parameters, scaling, starts).returns
+    assert trained.tests[-1].mean_return == expected.mean()
+
+
+def test_a_comparison_scores_the_point_that_it_recommends(monkeypatch, tmp_path):
+    monkeypatch.setattr(algorithms.table, "ALGORITHMS", dict(algorithms.ALGORITHMS))
+    algorithms.register("corner", Corner)
+    compared = gs.compare(
+        bowl,
+        np.zeros(2),
+        methods=["corner"],
+        budget=60,
+        seeds=1,
+        score=lambda x: float(x.sum()),
+        folder=tmp_path,
+    )
+    (run,) = compared.runs["corner"]
+    assert run.series["score"][-10:] == [6.0] * 10
+    assert run.more["value"] == 6.0
+
+
+@pytest.mark.parametrize("library", ["scipy", "nevergrad", "optuna"])
+def test_other_libraries_take_it(library):
+    """With their defaults, which must not contain what a custom search does not have."""
+    host = pytest.importorskip(library)
+    if library == "scipy":
+        optimize, options = pytest.importorskip("scipy.optimize"), {"budget": 200, "seed": 0}
+        method = gs.scipy.method(NAME)
+        best = optimize.minimize(bowl, np.zeros(2), method=method, options=options).fun
+    elif library == "nevergrad":
+        parameters = host.p.Array(shape=(2,))
+        parameters.random_state.seed(0)
+        optimizer = gs.nevergrad.Gensmooth(method=NAME)(parametrization=parameters, budget=200)
+        best = bowl(optimizer.minimize(bowl).value)
+    else:
+        host.logging.set_verbosity(host.logging.WARNING)
+        study = host.create_study(sampler=gs.optuna.GensmoothSampler(NAME, seed=0, budget=200))
+        study.optimize(lambda trial: (trial.suggest_float("x", -3, 3) - 1) ** 2, n_trials=200)
+        best = study.best_value
+    assert best < 0.05
 
 
 def test_the_command_line_takes_it(tmp_path):

@@ -35,7 +35,7 @@ def _is_built_in(text: str) -> bool:
 def read_seeds(text: str) -> int | list[int]:
     """Return a number of seeds, or a list of comma-separated seeds."""
     try:
-        numbers = [int(part) for part in text.split(",") if part.strip()]
+        numbers = [int(part) for part in text.rstrip(", ").split(",")]
     except ValueError:
         raise ValueError(
             f"`--seeds` must be a number of seeds, or seeds such as 3,5,8, but is {text!r}."
@@ -55,9 +55,14 @@ PROBLEM = POINTS | {
     "seeds": Shell(type=str, read=read_seeds, how="In a shell: 10, or 3,5,8."),
     "score": Shell(type=str, read=read_function, how="In a shell: module:function."),
     "vectorized": Shell(type=bool),
-    "workers": Shell(type=int, how="By default one per core."),
+    "workers": Shell(type=int | None, default=None, how="By default one per core."),
     "ray": Shell(complete=lambda: ["auto", "local"]),
 }
+# The options that `--help` lists for all of these commands.
+COMMON = (
+    *("seeds", "budget", "score", "samples", "maximize", "bounds"),
+    *("workers", "folder", "json"),
+)
 
 
 @command(
@@ -69,6 +74,7 @@ PROBLEM = POINTS | {
             type=str, how='In a shell: auto,bes,"gs(spacing=0.5)".', complete=method_names
         )
     },
+    common=("x0", "methods", *COMMON),
 )
 def compare(parsed: ParsedOptions) -> None:
     """Compare methods on a function with equal budgets and seeds, and write a page.

@@ -4,12 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from gensmooth.cli.common import (
-    REPORT,
-    add_evaluator_and_trackers,
-    choose_out,
-    run_and_finish,
-)
+from gensmooth.cli.common import REPORT, add_evaluator_and_trackers, choose_out, run_and_finish
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 from gensmooth.cli.values import POINTS, RAY, SHELL, TRACKERS, read_function, read_scale
 

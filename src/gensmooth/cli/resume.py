@@ -22,7 +22,7 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_objec
     REPORT,
     shell=SHELL
     | {
-        "folder": Shell(argument=True),
+        "folder": Shell(argument=True, how="Or to `train`."),
         "fun": Shell(
             name="objective",
             type=str,
@@ -38,6 +38,10 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_objec
             type=str, read=partial(read_object, option="x0"), how="In a shell: module:name."
         ),
     },
+    common=(
+        *("objective", "budget", "max_steps", "max_seconds", "target", "workers", "trust"),
+        *("out", "json"),
+    ),
 )
 def resume(parsed: ParsedOptions) -> None:
     """Continue an interrupted run, or a finished one with larger limits.

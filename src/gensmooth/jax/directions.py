@@ -19,7 +19,7 @@ from gensmooth.streams import TILE, Purpose
 Array = jax.Array
 Words = tuple[Array, Array, Array, Array]
 
-MOST_ENTRIES = 2**34  # per parameter: each value of the 32-bit counter yields four normals
+MAX_ENTRIES = 2**34  # per parameter: each value of the 32-bit counter yields four normals
 
 _M0, _M1 = np.uint32(0xD2511F53), np.uint32(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)

@@ -16,14 +16,8 @@ import numpy as np
 
 from gensmooth import checks, streams
 from gensmooth.directions import Directions
-from gensmooth.estimators import (
-    Antithetic,
-    Estimator,
-    ForwardDifference,
-    OnePoint,
-    as_estimator,
-)
-from gensmooth.jax.directions import MOST_ENTRIES, StreamPlace, entries
+from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint, as_estimator
+from gensmooth.jax.directions import MAX_ENTRIES, StreamPlace, entries
 from gensmooth.models import Law, SparseTiles, Stream, choose_law, choose_model_directions
 
 Array = jax.Array
@@ -177,8 +171,7 @@ def estimate(
     )
     return Estimate(
         jax.tree.unflatten(
-            structure,
-            [_combined(stream, leaf, step, numbers, weights) for stream, leaf in placed],
+            structure, [_combined(stream, leaf, step, numbers, weights) for stream, leaf in placed]
         ),
         center,
         jnp.asarray(choices.num_directions - finite.sum(), jnp.int32),
@@ -263,7 +256,7 @@ def _named(params: Any) -> tuple[list[tuple[str, Array]], Any]:
                 f"Parameters must be floating-point arrays, but {label} has dtype {array.dtype}. "
                 "Remove it from the parameters, for example by using a closure."
             )
-        if array.size > MOST_ENTRIES:
+        if array.size > MAX_ENTRIES:
             raise ValueError(
                 f"A parameter may have at most 2^34 entries, but {label} has {array.size}."
             )

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Orthogonal bases, computed in a fixed order: Gram–Schmidt of rows, and the basis of Guided ES.
 
 The inputs are a few dozen rows of length d, so the inner products dominate. They are summed in a

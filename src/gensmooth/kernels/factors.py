@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Directions that are products of factors, computed row by row without storing the matrices.
 
 The parameters are a sequence of parts. A part of shape (m, n) and rank r has the entries E_ij = Σ_q

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Laws of directions, and their three operations: fill a block, perturb a point, combine.
 
 A law defines how the tiles of the L directions of a step are generated. The kernels process

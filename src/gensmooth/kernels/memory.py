@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Access to vectors by their memory addresses, and copies of vectors that compile quickly.
 
 Kernels that read a history of vectors by address need neither one large block nor a copy when its

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Kernels for adaptive distributions: second moments, a diagonal metric, a full matrix.
 
 Like the kernels in :mod:`gensmooth.kernels.laws`, they read directions tile by tile and sum in a

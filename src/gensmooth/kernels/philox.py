@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Philox4x32-10 (Salmon et al., SC 2011) for Numba, one call per counter.
 
 Words are stored in 64-bit integers whose upper half is zero. The 32×32→64 product is then one

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Directions with entries ±scale, fair coins and Hadamard rows, as packed bits.
 
 The bits are generated from their address and applied at once, so a direction is never stored as

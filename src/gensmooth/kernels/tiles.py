@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Tiles: 2048 consecutive entries of one direction, generated from their address.
 
 Every kernel works in tiles. A tile fits in the first-level cache, its position in the random stream

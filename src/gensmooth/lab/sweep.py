@@ -104,9 +104,9 @@ def sweep(
         population: Points per step to try, for ``"snes"``, ``"xnes"`` and ``"cma-es"``.
         x_scale: Scales to try, for ``"auto"``.
         vary: Values of any other numeric option of :func:`gensmooth.minimize`.
-        search: ``"grid"`` tries every combination; ``"optuna"`` tries those that Optuna's TPE
-            proposes between the smallest and the largest value of each option (needs the extra
-            ``optuna``).
+        search: Whether to try every combination (``"grid"``) or those that Optuna proposes
+            (``"optuna"``): its TPE samples between the smallest and the largest value of each
+            option. Needs the extra ``optuna``.
         trials: How many combinations Optuna proposes for each method.
         seeds: How many seeds choose (0, 1, …), or a list of them.
         fresh_seeds: How many seeds judge the best (1001, 1002, …), or a list of them.

@@ -115,7 +115,7 @@ def _on_progress(
 
 @contextmanager
 def silenced() -> Generator[None]:
-    """Suppress the logged advice of runs in this context, whose caller judges the results."""
+    """Suppress the advice that runs log in this context; the caller judges their results itself."""
     logger = logging.getLogger("gensmooth")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -42,10 +42,10 @@ def search_from_json(
     bounds = described["bounds"]
     if bounds is not None:
         bounds = Bounds(*(array_from_json(bounds[name], large) for name in Bounds._fields))
-    parts = {
-        name: array_from_json(cast(dict[str, Any], part), large) if _is_array(part) else part
-        for name, part in described.items()
-    }
+    parts = dict(described)
+    for name, part in described.items():
+        if isinstance(part, dict) and "dtype" in part:
+            parts[name] = array_from_json(cast(dict[str, Any], part), large)
     rate = None
     optimizer = parts.get("optimizer")
     if isinstance(optimizer, dict) and set(cast(dict[str, Any], optimizer)) == {"learning_rate"}:
@@ -57,10 +57,6 @@ def search_from_json(
         passed = {**passed, "directions": resolved}
     search = from_parts(parts, passed=passed, bounds=bounds, threads=execution.threads, trust=trust)
     return rate, for_limits(search, rate, limits.budget, limits.max_steps)
-
-
-def _is_array(part: Any) -> bool:
-    return isinstance(part, dict) and "dtype" in part
 
 
 def coordinates_from_json(

@@ -173,8 +173,8 @@ def minimize(
             for whichever comes first. By default every 30 seconds, or less often if writing would
             take more than a tenth of the time.
         callback: ``callback(intermediate_result)`` after each step, as in SciPy: an object with
-            ``x``, ``fun``, ``nfev``, ``nit``, and the step's ``info`` and ``state``. Return True or
-            raise ``StopIteration`` to stop.
+            ``x``, ``fun``, ``nfev``, ``nit``, the step's ``info``, and the ``search`` with its
+            ``state``. Return True or raise ``StopIteration`` to stop.
         progress: Show progress: a live table on a terminal, lines elsewhere. By default only on a
             terminal.
         trackers: Experiment trackers that follow the run, such as

@@ -194,6 +194,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             nit=state.search.step,
             info=info,
             state=self._state_for_users(state),
+            search=self.search,
         )
         try:
             return bool(self.callback(intermediate))

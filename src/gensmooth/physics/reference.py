@@ -75,7 +75,7 @@ class CustomRobot(MujocoEnv, EzPickle):
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
-        "render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"],
+        "render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"]
     }
 
     def __init__(self, robot: str, **keywords: Any) -> None:

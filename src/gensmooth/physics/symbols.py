@@ -29,8 +29,8 @@ import numpy as np
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-MOST_WAYS = 512  # the most paths through a function
-_MOST_QUESTIONS = 256  # the most decisions on one path
+MAX_PATHS = 512  # through a function
+_MAX_DECISIONS = 256  # on one path
 
 # NumPy's functions of one number that have the same name in C, and those that have another name.
 FUNCTIONS = ("sqrt", "sin", "cos", "tan", "exp", "log", "tanh", "floor", "ceil")
@@ -355,9 +355,9 @@ class _Decisions:
             if same(before, condition):  # decided earlier on this path
                 return answer
         self.asked.append(condition)
-        if len(self.asked) > _MOST_QUESTIONS:
+        if len(self.asked) > _MAX_DECISIONS:
             raise TraceError(
-                f"it makes more than {_MOST_QUESTIONS} decisions on one path: the length of a loop "
+                f"it makes more than {_MAX_DECISIONS} decisions on one path: the length of a loop "
                 "must not depend on a number that is known only when the robot moves"
             )
         if len(self.asked) > len(self.answers):
@@ -376,14 +376,14 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
     Raises:
         TraceError: If there are too many paths.
     """
-    ways = 0
+    paths = 0
 
     def follow(answers: Sequence[bool]) -> dict[Slot, Any]:
-        nonlocal ways
-        ways += 1
-        if ways > MOST_WAYS:
+        nonlocal paths
+        paths += 1
+        if paths > MAX_PATHS:
             raise TraceError(
-                f"there are more than {MOST_WAYS} paths through its `if`s: use np.where, "
+                f"there are more than {MAX_PATHS} paths through its `if`s: use np.where, "
                 "np.minimum, np.maximum or np.clip instead, which add no path"
             )
         decisions = _Decisions(answers)

@@ -126,9 +126,9 @@ class _SymbolicSimulation:
         if function == "step":
             if self.controls is None:
                 self.controls = list(self.data.arrays["ctrl"].reshape(-1))
-                self._check_unchanged(*(set(self.data.arrays) - {"ctrl"}))
+                self.check_unchanged(*(set(self.data.arrays) - {"ctrl"}))
             else:
-                self._check_unchanged(*self.data.arrays)
+                self.check_unchanged(*self.data.arrays)
             self.data.refresh()
         elif function == "forces":
             self.data.refresh("cfrc_ext")
@@ -151,11 +151,8 @@ class _SymbolicSimulation:
             if not same(value, slot("memory", index))
         }
 
-    def check_untouched(self) -> None:
-        """Check that only the physics has moved the robot."""
-        self._check_unchanged(*self.data.arrays)
-
-    def _check_unchanged(self, *names: str) -> None:
+    def check_unchanged(self, *names: str) -> None:
+        """Check that the environment has not set these arrays of the data."""
         for key in self.written():
             if key.array in names:
                 raise TraceError(
@@ -231,7 +228,7 @@ def _observe(environment: CompiledEnvironment, simulation: _SymbolicSimulation) 
 def _step(environment: CompiledEnvironment, simulation: _SymbolicSimulation) -> dict[Slot, Any]:
     action = symbols("action", (environment.action_size,))
     paid = rebuilt(environment.step, {call: simulation.call})(simulation.state, action)
-    simulation.check_untouched()
+    simulation.check_unchanged(*simulation.data.arrays)  # only the physics may move the robot
     if set(simulation.calls) - {"step", "forces"} or "step" not in simulation.calls:
         raise TraceError("a step must call the physics, and only its `step` and `forces`")
     return _by_slot("paid", paid) | simulation.remembered()

@@ -246,10 +246,7 @@ def physics_kernels(source: FusedSource) -> PhysicsKernels:
 
 @wp.kernel(enable_backward=False)
 def exchange(
-    ours: wp.array(dtype=wp.float64),
-    theirs: wp.array(dtype=wp.float32),
-    width: int,
-    to_theirs: int,
+    ours: wp.array(dtype=wp.float64), theirs: wp.array(dtype=wp.float32), width: int, to_theirs: int
 ):
     """Copy between our arrays, ordered by entry, and MuJoCo Warp's, with a row per world."""
     entry, world = wp.tid()
@@ -282,11 +279,7 @@ def clear(s: Worlds, everything: int, activations: int, qpos0: wp.array(dtype=wp
 
 
 @wp.kernel(enable_backward=False)
-def lay_out(
-    rows: wp.array2d(dtype=wp.float64),
-    block: int,
-    target: wp.array(dtype=wp.float64),
-):
+def lay_out(rows: wp.array2d(dtype=wp.float64), block: int, target: wp.array(dtype=wp.float64)):
     """Copy rows block by block: within a block, entry e of row r is at ``e * block + r``."""
     row, entry = wp.tid()
     first = row // block * block

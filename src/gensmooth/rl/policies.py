@@ -70,11 +70,6 @@ class Policy:
         """The length of the flat vector: the d of the search."""
         return sum(n * m + (m if self.biases else 0) for n, m in pairwise(self.sizes))
 
-    @property
-    def is_linear(self) -> bool:
-        """Whether there is no hidden layer."""
-        return len(self.sizes) == 2
-
     def layers(self) -> Iterator[Layer]:
         """Return the position of each layer, from first to last."""
         start = 0
@@ -108,7 +103,7 @@ class Policy:
         anything from there in 1000 steps (docs/results).
         """
         x = np.zeros(self.num_parameters)
-        if self.is_linear:
+        if len(self.sizes) == 2:
             return x
         rng = streams.generator(seed, Purpose.START)
         for layer in list(self.layers())[:-1]:

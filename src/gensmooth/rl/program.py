@@ -447,11 +447,11 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         }
 
     def _last(self, state: TrainState, test: PolicyTest | None) -> TrainedPolicy:
-        """Return the policy of a state, with its return if ``test`` is a test of it."""
-        step = state.search.step
+        """Return the policy that the search recommends, with its return if ``test`` is its test."""
+        step, x = state.search.step, self.trainer.search.recommend(state.search)
         tested = test is not None and test.step == step
         mean_return = test.mean_return if test is not None and tested else math.nan
-        return self._policy(state.search.x, state.statistics, step, mean_return)
+        return self._policy(x, state.statistics, step, mean_return)
 
     def _best(self, state: TrainState) -> TrainedPolicy:
         """Return the policy with the best test; before the first test, the initial one."""

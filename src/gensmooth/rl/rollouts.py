@@ -53,8 +53,8 @@ class Rollouts(Protocol):
         """Run an episode for each evaluation in the batch, and compute observation moments."""
         ...
 
-    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
-        """Run test episodes with the parameters of ``state``, from starts not used in training."""
+    def test(self, state: SearchState, x: Array, scaling: Scaling, episodes: int) -> Episodes:
+        """Run test episodes with the parameters ``x``, from starts not used in training."""
         ...
 
 
@@ -84,7 +84,7 @@ class Local:
         simulator: The simulator.
         policy: The shape of the policy.
         threads: The maximum number of threads; ``None`` means one per core.
-        shared_goal: Whether the episodes of a direction have one task.
+        shared_goal: Whether the episodes of a direction share one task.
         search: The search; needed with a journal, to identify test episodes.
         journal: Where episodes are recorded; see :mod:`gensmooth.runs.journal`.
     """
@@ -120,13 +120,13 @@ class Local:
         starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
         return self._run(batch, batch.block(0, len(batch)), starts, scaling, observe=True)
 
-    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
+    def test(self, state: SearchState, x: Array, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
-        parameters = np.broadcast_to(state.x, (episodes, state.x.size))
+        parameters = np.broadcast_to(x, (episodes, x.size))
         starts = test_starts(self._simulator, state, episodes)
         batch = None
         if self._journal is not None and self._search is not None:
-            batch = test_batch(self._search, state, episodes)
+            batch = test_batch(self._search, state._replace(x=x), episodes)
         return self._run(batch, parameters, starts, scaling, observe=False)
 
     def _run(
@@ -195,7 +195,7 @@ class SideBySide:
         simulator: The simulator.
         policy: The shape of the policy.
         search: The search.
-        shared_goal: Whether the episodes of a direction have one task.
+        shared_goal: Whether the episodes of a direction share one task.
         journal: Where episodes are recorded.
     """
 
@@ -222,7 +222,7 @@ class SideBySide:
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:
         """See :class:`Rollouts`."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[0] is state and _equal(ahead[1], scaling):
+        if ahead is not None and ahead[0] is state and all(map(np.array_equal, ahead[1], scaling)):
             episodes = ahead[2]
             if self._journal is not None:
                 entry = open_entry(self._journal, self._policy, batch, scaling, observe=True)
@@ -232,18 +232,18 @@ class SideBySide:
         self.faults = _failed(episodes)
         return episodes
 
-    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
+    def test(self, state: SearchState, x: Array, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         entry = None
         if self._journal is not None:
-            tests = test_batch(self._search, state, episodes)
+            tests = test_batch(self._search, state._replace(x=x), episodes)
             entry = open_entry(self._journal, self._policy, tests, scaling, observe=False)
             if not entry.is_empty:
-                tested = self._local.test(state, scaling, episodes)
+                tested = self._local.test(state, x, scaling, episodes)
                 self.faults = self._local.faults
                 return tested
         batch = self._search.ask(state)
-        center = np.broadcast_to(state.x, (episodes, state.x.size))
+        center = np.broadcast_to(x, (episodes, x.size))
         starts = test_starts(self._simulator, state, episodes)
         trained_starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
         both = self._simulator.rollout(
@@ -262,10 +262,6 @@ class SideBySide:
         return tested
 
 
-def _equal(one: Scaling, other: Scaling) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
 def _failed(episodes: Episodes) -> dict[str, int]:
     failed = int(np.count_nonzero(~np.isfinite(episodes.returns)))
     return {"non-finite": failed} if failed else {}
@@ -274,7 +270,7 @@ def _failed(episodes: Episodes) -> dict[str, int]:
 def batch_starts(simulator: Simulator, batch: Batch, *, shared_goal: bool = False) -> Array:
     """Return the initial states of a batch's episodes, shape (B, S).
 
-    With ``shared_goal``, the episodes of a direction have the task of its first episode.
+    With ``shared_goal``, all episodes of a direction get the task of its first episode.
     """
     samples = tuple(batch.plan.sample.tolist())
     starts = _starts(simulator, _StartsAddress(batch.seed, batch.purpose, batch.step, samples))
@@ -435,7 +431,7 @@ class Distributed:
         session: The session.
         search: The search; it provides the batches for tests too.
         simulator: The simulator.
-        shared_goal: Whether the episodes of a direction have one task.
+        shared_goal: Whether the episodes of a direction share one task.
     """
 
     def __init__(
@@ -462,8 +458,9 @@ class Distributed:
             tasks = starts[:, -task_entries(self._simulator) :].ravel()
         return self._run(state, batch, scaling, tasks, observe=True)
 
-    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
+    def test(self, state: SearchState, x: Array, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
+        state = state._replace(x=x)
         batch = test_batch(self._search, state, episodes)
         return self._run(state, batch, scaling, np.empty(0), observe=False)
 

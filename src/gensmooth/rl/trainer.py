@@ -165,8 +165,9 @@ class Trainer:
     def test(
         self, state: TrainState, rollouts: Rollouts, episodes: int
     ) -> tuple[TrainState, PolicyTest]:
-        """Test the policy; in the state, only the best policy may change."""
-        tested = rollouts.test(state.search, self.scaling(state), episodes)
+        """Test the recommended policy; in the state, only the best policy may change."""
+        x = self.search.recommend(state.search)
+        tested = rollouts.test(state.search, x, self.scaling(state), episodes)
         finite = np.isfinite(tested.returns)
         if not finite.all() and (self.search.on_failure == "raise" or not finite.any()):
             bad = int(np.argmin(finite))
@@ -178,7 +179,7 @@ class Trainer:
             ) from tested.failure
         test = summary(tested, state.search.step, state.search.evaluations, state.env_steps)
         if test.mean_return > state.best.mean_return:
-            best = BestPolicy(test.mean_return, test.step, state.search.x, state.statistics)
+            best = BestPolicy(test.mean_return, test.step, x, state.statistics)
             state = state._replace(best=best)
         return state, test
 

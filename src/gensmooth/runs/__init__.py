@@ -7,13 +7,7 @@ one line per step, and ``checkpoint`` holds everything the next step needs. See
 """
 
 from gensmooth.runs import container, result_file, states
-from gensmooth.runs.config import (
-    Every,
-    Execution,
-    array_from_json,
-    array_to_json,
-    parse_every,
-)
+from gensmooth.runs.config import Every, Execution, array_from_json, array_to_json, parse_every
 from gensmooth.runs.files import CheckpointError
 from gensmooth.runs.folder import SOURCE, RunFolder, RunProgress, Scratch, kind_of, seed_in
 from gensmooth.runs.journal import Journal

@@ -103,7 +103,7 @@ class Cadence:
             self._least = took / _SHARE
 
 
-_MOST_THREADS = 1024  # the most that a file may request, because files may be untrusted
+_MAX_THREADS = 1024  # the most that a file may request, because files may be untrusted
 
 
 class Execution(NamedTuple):
@@ -152,8 +152,8 @@ class Execution(NamedTuple):
             )
         if type(workers) not in (int, type(None)):
             raise TypeError(f"`workers` must be an integer or null, but is {str(workers)[:80]}")
-        if whole(threads) > _MOST_THREADS:
-            raise ValueError(f"`threads` must be at most {_MOST_THREADS}, but is {threads}")
+        if whole(threads) > _MAX_THREADS:
+            raise ValueError(f"`threads` must be at most {_MAX_THREADS}, but is {threads}")
         return cls(
             workers=workers,
             timeout=None if timeout is None else number(timeout),

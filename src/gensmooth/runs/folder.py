@@ -21,15 +21,7 @@ from gensmooth import fields
 from gensmooth._version import __version__
 from gensmooth.describe import plain, whole
 from gensmooth.runs import container
-from gensmooth.runs.config import (
-    FORMAT,
-    Cadence,
-    Every,
-    checksum,
-    differences,
-    pretty,
-    sizes_in,
-)
+from gensmooth.runs.config import FORMAT, Cadence, Every, checksum, differences, pretty, sizes_in
 from gensmooth.runs.files import (
     CheckpointError,
     Lock,
@@ -396,7 +388,11 @@ class RunFolder:
         self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool
     ) -> None:
         """Let the program write its own files; see :meth:`Program.write_files`."""
-        if not self.is_ours(check_files=saved):
+        if saved:
+            permitted = self.is_ours(check_files=True)
+        else:  # `record`, just before this, has checked that the folder exists
+            permitted = not self._gone and os.getpid() == self._owner
+        if not permitted:
             return
         try:
             program.write_files(self.path, state, records, saved=saved)

@@ -48,7 +48,7 @@ VERSION = 1
 SLOW = 0.01  # seconds: a call that takes this long is recorded when it returns
 CHECKPOINT_DUE = 1 << 26  # bytes: a checkpoint is due when the journal exceeds this
 _FULL = 1 << 28  # bytes: nothing is recorded beyond this
-_MOST_BATCHES = 1 << 20  # more than there are when a checkpoint is due
+_MAX_BATCHES = 1 << 20  # more than there are when a checkpoint is due
 _BYTES_PER_SECOND = 2e7  # values that arrive faster than this are cheaper to compute than to record
 _SYNC_SECONDS = 0.5
 
@@ -318,7 +318,7 @@ class Journal:
                 raise ValueError("the journal belongs to another run or has another format")
             return None
         if kind == b"B":
-            if len(self._stored) == _MOST_BATCHES:
+            if len(self._stored) == _MAX_BATCHES:
                 raise ValueError("too many batches")
             _, *numbers = _BATCH.unpack(body)
             return self._stored.setdefault(BatchAddress(*numbers), _StoredBatch())

@@ -136,10 +136,7 @@ _ENTRIES = fields.record(
         "noise": fields.nullable(fields.real()),
         "warnings": fields.many(_TEXT, 10_000),
     },
-    {
-        "structure": fields.PLAIN,
-        "history": fields.table(fields.plain(3)),
-    },
+    {"structure": fields.PLAIN, "history": fields.table(fields.plain(3))},
     others=fields.PLAIN,
 )
 _CHECKSUMMED = fields.sealed(_ENTRIES)

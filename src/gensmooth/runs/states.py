@@ -223,7 +223,7 @@ def _is_jax(leaf: Any) -> bool:
 
 def _to_jax(array: Array, name: str) -> Any:
     jax: Any = sys.modules.get("jax")
-    if jax is None:  # it is not imported because a file says so
+    if jax is None:  # a file must not cause an import
         raise ValueError(f"{name} is an array of JAX, which this run does not use")
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         raise ValueError(f"{name} is {array.dtype}, which needs jax_enable_x64 in JAX")

@@ -31,7 +31,6 @@ from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
 from gensmooth.parameters import Bounds, as_bounds, find_units
 from gensmooth.searches.protocol import (
     MAX_SAMPLED_DIRECTIONS,
-    FailurePolicy,
     FinalValue,
     Search,
     SearchState,
@@ -211,11 +210,6 @@ class AdaptiveSearch(Search):
     num_directions: int | None = None
     most_directions: int | None = None
     x_scale: Any = None
-    samples: Samples | None = None
-    num_samples: int = 1
-    maximize: bool = False
-    bounds: Any = None
-    on_failure: FailurePolicy = "raise"
     min_fraction: float = 0.5
     threads: int = 1
 
@@ -271,20 +265,12 @@ class AdaptiveSearch(Search):
     @final
     @np.errstate(over="ignore", invalid="ignore")
     def tell(
-        self,
-        state: SearchState,
-        batch: Batch,
-        values: ArrayLike,
-        errors: ArrayLike | None = None,
+        self, state: SearchState, batch: Batch, values: ArrayLike, errors: ArrayLike | None = None
     ) -> tuple[SearchState, StepInfo]:
-        """Return the state after a step, and its metrics.
+        """Return the state after a step, and its metrics; see :meth:`Search.tell`.
 
-        Args:
-            state: The state that was passed to :meth:`ask`.
-            batch: What :meth:`ask` returned.
-            values: The objective's values, in the order of ``batch.points()``.
-            errors: The standard errors of the values, if they are known. No point is then evaluated
-                twice, and values with large errors get smaller weights.
+        If ``errors`` are passed, no point is evaluated twice, and values with large errors get
+        smaller weights.
         """
         raw = self.check_values(state, batch, values)
         batch, request = batch.flat(), request_of(state)
@@ -306,11 +292,7 @@ class AdaptiveSearch(Search):
         known = _with_best(known, batch, low, finite)
         spent = state.evaluations + len(raw)
         response = Response(state.x, batch, means, errors2, spent)
-        return self._state_after(state, raw, spent, self.advance(known, memory, request, response))
-
-    def _state_after(
-        self, state: SearchState, raw: NDArray[np.float64], spent: int, step: Transition
-    ) -> tuple[SearchState, StepInfo]:
+        step = self.advance(known, memory, request, response)
         x, why, length = step.x.reshape(state.x.shape), None, 0.0
         if step.x is not state.x:
             change = np.subtract(x, state.x).reshape(-1)
@@ -319,30 +301,18 @@ class AdaptiveSearch(Search):
             if not length2 < _MAX_NORM2:
                 x, why = state.x, f"step {state.step} would overflow; x is left unchanged"
         best, _ = kernels.on_sums().survey(raw, self.maximize)
-        info = StepInfo(
-            state.step,
-            spent,
-            self.value_at(state, raw),
-            float(raw[best]),
+        return self._after_step(
+            state,
+            raw,
             best,
-            step.gradient,
-            None,
-            None,
-            1.0,
-            step.dropped,
-            length,
-            why,
-        )
-        after = SearchState(
             np.asarray(x, state.x.dtype, order="C"),
-            state.step + 1,
-            spent,
-            state.seed,
-            Kept(step.known, step.memory),
-            step.request,
-            state.tree,
+            kept=Kept(step.known, step.memory),
+            sent=step.request,
+            gradient_norm=step.gradient,
+            dropped=step.dropped,
+            step_size=length,
+            diverged=why,
         )
-        return after, info
 
     # --- the points of a request ------------------------------------------------------------------
 

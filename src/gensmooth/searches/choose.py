@@ -25,8 +25,8 @@ from gensmooth.trees import Tree
 Array = NDArray[Any]
 Shape = tuple[Any, ...]
 
-BUDGET = 10_000  # evaluations, if the user passes no budget
-LEARNING_RATE = 0.1  # Adam's, which falls to 0 over the budget along half a cosine
+BUDGET = 10_000  # evaluations, if the user passes no budget; our choice
+LEARNING_RATE = 0.1  # Adam's, falling to 0 over the budget along half a cosine; our choice
 
 
 class ChosenSearch(NamedTuple):

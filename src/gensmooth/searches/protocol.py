@@ -25,9 +25,7 @@ from gensmooth.trees import Tree
 Array = NDArray[Any]
 FailurePolicy = Literal["raise", "drop"]
 
-MAX_SAMPLED_DIRECTIONS = (
-    50_000_000  # directions × samples per step; the layout of this many takes a gigabyte
-)
+MAX_SAMPLED_DIRECTIONS = 50_000_000  # × samples, per step: their layout takes a gigabyte
 
 
 class SearchState(NamedTuple):
@@ -230,7 +228,14 @@ class Search(ABC):
     def tell(
         self, state: SearchState, batch: Batch, values: ArrayLike, errors: ArrayLike | None = None
     ) -> tuple[SearchState, StepInfo]:
-        """Return the state after a step, and its metrics."""
+        """Return the state after a step, and its metrics.
+
+        Args:
+            state: The state that was passed to :meth:`ask`.
+            batch: What :meth:`ask` returned.
+            values: The objective's values, in the order of ``batch.points()``.
+            errors: The standard errors of the values, if they are known.
+        """
 
     # --- for a custom search ----------------------------------------------------------------------
 
@@ -316,7 +321,7 @@ class Search(ABC):
         else:
             flat = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(flat) != len(batch):
-            dropped = batch.has_center() and len(flat) < len(batch)
+            dropped = len(flat) < len(batch) and (batch.plan.side == 0).any()
             raise ValueError(
                 f"{self._who_needs()} {len(batch)} values, but `tell` got {len(flat)}"
                 f"{': did you drop the values at the centre?' if dropped else '.'}"
@@ -350,23 +355,54 @@ class Search(ABC):
         best = int(signed.argmax() if self.maximize else signed.argmin())
         moved = np.asarray(x, state.x.dtype, order="C").reshape(state.x.shape)
         change = np.subtract(moved, state.x, dtype=np.float64)
-        spent = state.evaluations + len(raw)
-        info = StepInfo(
-            step=state.step,
-            evaluations=spent,
-            value=self.value_at(state, raw),
-            best_value=float(raw[best]),
-            best_index=best,
-            gradient_norm=0.0,
-            standard_error=None,
-            signal_to_noise=None,
-            shrinkage=1.0,
+        finite = bool(np.isfinite(moved).all())
+        return self._after_step(
+            state,
+            raw,
+            best,
+            moved if finite else state.x,
+            kept=kept,
+            sent=sent,
             dropped=int(np.count_nonzero(~np.isfinite(raw))),
             step_size=math.sqrt(float(np.square(change).sum())),
-            diverged=None if np.isfinite(moved).all() else "the parameters are no longer finite",
+            diverged=None if finite else "the parameters are no longer finite",
         )
-        x = moved if info.diverged is None else state.x
-        return SearchState(x, state.step + 1, spent, state.seed, kept, sent, state.tree), info
+
+    def _after_step(
+        self,
+        state: SearchState,
+        raw: NDArray[np.float64],
+        best: int,
+        x: Array,
+        *,
+        kept: Any,
+        sent: tuple[Any, ...],
+        step_size: float,
+        dropped: int,
+        diverged: str | None,
+        gradient_norm: float = 0.0,
+    ) -> tuple[SearchState, StepInfo]:
+        """Return the state after a step without a standard error, and its metrics.
+
+        ``raw`` are the values, the best of which has the index ``best``; for the other arguments,
+        see :class:`SearchState` and :class:`StepInfo`.
+        """
+        info = StepInfo(
+            state.step,
+            state.evaluations + len(raw),
+            self.value_at(state, raw),
+            float(raw[best]),
+            best,
+            gradient_norm,
+            None,
+            None,
+            1.0,
+            dropped,
+            step_size,
+            diverged,
+        )
+        after = SearchState(x, state.step + 1, info.evaluations, state.seed, kept, sent, state.tree)
+        return after, info
 
     # --- the recommended point, and its error -----------------------------------------------------
 

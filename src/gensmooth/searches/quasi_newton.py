@@ -183,8 +183,10 @@ class QuasiNewton(AdaptiveSearch):
         newton, descends = move(newton, request.line)
         newton = newton._replace(x=self.clipped(newton.x, response.x))
         if not descends:
-            finer = with_central_differences(newton)
-            newton = newton._replace(finished=True) if finer is None else finer
+            if newton.central:
+                newton = newton._replace(finished=True)
+            else:
+                newton = _forget(newton._replace(central=True))
         elif (
             not newton.inverse.size
             and not newton.probed
@@ -270,11 +272,6 @@ def gradient_from(now: Newton, values: NDArray[np.float64], bounds: Bounds | Non
         up, down = (np.clip(now.x + side * spacings, *bounds) for side in (1, -1))
         apart = up - down
     return (plus - minus) / (apart / now.scale)
-
-
-def with_central_differences(now: Newton) -> Newton | None:
-    """Return the memory with central differences, or ``None`` if it has them already."""
-    return None if now.central else _forget(now._replace(central=True))
 
 
 def start_line(

@@ -23,12 +23,7 @@ from gensmooth.directions import (
     choose_directions,
 )
 from gensmooth.directions.methods import refuse_name
-from gensmooth.estimators import (
-    Differences,
-    Estimator,
-    Plan,
-    Samples,
-)
+from gensmooth.estimators import Differences, Estimator, Plan, Samples
 from gensmooth.parameters import as_bounds
 from gensmooth.searches.protocol import (
     FailurePolicy,
@@ -172,20 +167,12 @@ class RandomSearch(Search):
         return self.batch_of(state, draw, self.plan, spacing=spacing, spacings=spacings)
 
     def tell(
-        self,
-        state: SearchState,
-        batch: Batch,
-        values: ArrayLike,
-        errors: ArrayLike | None = None,
+        self, state: SearchState, batch: Batch, values: ArrayLike, errors: ArrayLike | None = None
     ) -> tuple[SearchState, StepInfo]:
-        """Return the state after a step, and its metrics.
+        """Return the state after a step, and its metrics; see :meth:`Search.tell`.
 
-        Args:
-            state: The state that was passed to :meth:`ask`.
-            batch: What :meth:`ask` returned.
-            values: The objective's values, in the order of ``batch.points()``.
-            errors: The standard errors of the values, if they are known. Each direction is then
-                weighted by the inverse variance of its difference.
+        If ``errors`` are passed, each direction is weighted by the inverse variance of its
+        difference.
         """
         raw = self.check_values(state, batch, values)
         best, extent = kernels.on_sums().survey(raw, self.maximize)
@@ -235,10 +222,7 @@ class RandomSearch(Search):
         return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
 
     def _estimate(
-        self,
-        batch: Batch,
-        values: NDArray[np.float64],
-        errors: NDArray[np.float64] | None = None,
+        self, batch: Batch, values: NDArray[np.float64], errors: NDArray[np.float64] | None = None
     ) -> tuple[Array, float, float | None, int, float]:
         """Return ĝ = (1/cL) Σ_l δ_l ε_l, the value, the standard error, dropped directions, ‖ĝ‖."""
         means = values

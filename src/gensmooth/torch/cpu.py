@@ -22,10 +22,10 @@ Key = tuple[int, int, int, int]
 
 
 class CpuParameters(NamedTuple):
-    """Parameters that are moved together: key words, values, outputs."""
+    """Parameters that are moved together: for each, its key, its memory, and that of the output."""
 
     law: int
-    parameters: list[tuple[tuple[int, int], Tensor, Tensor]]
+    parameters: list[tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any]]]
 
 
 _WORTH_THREADS = 2**22  # entries × directions; below this, threads cost more than they save
@@ -43,9 +43,22 @@ def move(
     out: Tensor,
 ) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move`."""
-    on, words = kernels.on_tensors(), np.array(key, np.uint64)
-    source, target = memory(w), memory(out)
-    one_coin = len(indices) == 1 and law == 0 and chosen is None and keep == 1.0
+    words, tiles = np.array(key, np.uint64), _tiles(chosen)
+    _move(words, law, tiles, memory(w), indices, amounts, keep, memory(out))
+
+
+def _move(
+    words: NDArray[np.uint64],
+    law: int,
+    tiles: NDArray[np.uint8],
+    source: NDArray[Any],
+    indices: Sequence[int],
+    amounts: Sequence[float],
+    keep: float,
+    target: NDArray[Any],
+) -> None:
+    on = kernels.on_tensors()
+    one_coin = len(indices) == 1 and law == 0 and tiles is _ALL and keep == 1.0
     if one_coin and source.dtype == np.float32:
         index, amount = np.uint64(indices[0]), np.float32(amounts[0])
         _over_tiles(
@@ -57,7 +70,7 @@ def move(
     kind = _sum_dtype(source)
     arguments = (source, np.array(indices, np.uint64), np.array(amounts, kind), kind(keep), target)
     _over_tiles(
-        lambda a, b: on.move(words, law, _tiles(chosen), a, b, *arguments),
+        lambda a, b: on.move(words, law, tiles, a, b, *arguments),
         -(-len(source) // TILE),
         len(source) * len(indices),
     )
@@ -67,15 +80,22 @@ def prepare(
     words: Sequence[tuple[int, int]], law: int, tensors: Sequence[Tensor], outs: Sequence[Tensor]
 ) -> CpuParameters:
     """See :meth:`gensmooth.torch.tensors.Backend.prepare`."""
-    return CpuParameters(law, list(zip(words, tensors, outs, strict=True)))
+    return CpuParameters(
+        law,
+        [
+            (np.array((*each, 0, 0), np.uint64), memory(w), memory(out))
+            for each, w, out in zip(words, tensors, outs, strict=True)
+        ],
+    )
 
 
 def move_many(
     prepared: CpuParameters, step_words: tuple[int, int], index: int, amount: float
 ) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
-    for words, w, out in prepared.parameters:
-        move(words + step_words, prepared.law, None, w, [index], [amount], 1.0, out)
+    for words, source, target in prepared.parameters:
+        words[2:] = step_words
+        _move(words, prepared.law, _ALL, source, [index], [amount], 1.0, target)
 
 
 def gather(

@@ -26,8 +26,8 @@ FOURS = {"THREADS": 128, "ROUNDS": 4, "num_warps": 4}  # threads with 16 entries
 NORMALS = {"BLOCKS": 8, "num_warps": 4}  # blocks of 128 entries
 _HALVES = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 _TABLED = 8  # the number of directions whose sums are in a table
-_LEAST = 1e-20  # the smallest amount whose product with a normal does not underflow to zero
-_FOURS_MOST = 2**32  # the most entries that an int32 can count in fours
+_MIN_AMOUNT = 1e-20  # the smallest amount whose product with a normal does not underflow to zero
+_MAX_FOURS = 2**32  # the most entries that an int32 can count in fours
 _CHUNK = 16  # consecutive programs that work on one parameter when many are moved together
 _ENTRIES = 1024  # per program of follow
 _ROWS, _COLUMNS = 8, 256  # per program of add_products
@@ -94,7 +94,7 @@ def move_many(
 ) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
     law, groups, members, others = prepared
-    if law == 1 and abs(amount) < _LEAST:
+    if law == 1 and abs(amount) < _MIN_AMOUNT:
         groups, others = [], [*members, *others]
     for parameter_words, w, out in others:
         move(parameter_words + step_words, law, None, w, [index], [amount], 1.0, out)
@@ -216,7 +216,7 @@ def _fits(law: int, w: Tensor, address: int, amount: float) -> bool:
     if law == 0:
         fits = not (n % 2 or address % 4)
     else:
-        fits = not (n % 4 or address % 8) and n < _FOURS_MOST and abs(amount) >= _LEAST
+        fits = not (n % 4 or address % 8) and n < _MAX_FOURS and abs(amount) >= _MIN_AMOUNT
     return fits and _joins_halves(w.device)
 
 

@@ -127,16 +127,7 @@ def follow(w, velocity, out, n, numbers, ENTRIES: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows", "columns", "count"])
 def add_products(
-    w,
-    out,
-    left,
-    right,
-    rows,
-    columns,
-    count,
-    numbers,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    w, out, left, right, rows, columns, count, numbers, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
     """Compute ``out[i, j] = round(keep · w[i, j] + Σ_k left[k, i] · right[k, j])``."""
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)

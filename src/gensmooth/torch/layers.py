@@ -37,9 +37,7 @@ from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import (
-    _disable_current_modes,  # pyright: ignore[reportPrivateUsage]
-)
+from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore[reportPrivateUsage]
 from torch.utils._pytree import tree_iter, tree_map_only
 
 from gensmooth.torch.buffers import Buffers, Place, PlaceGroup, room_of

@@ -127,12 +127,7 @@ class Log:
         assert self._file is not None
         assert self._form is not None
         words = self._form.pack(
-            record.step,
-            record.ranks,
-            record.loss,
-            *record.rates,
-            *record.decays,
-            *record.weights,
+            record.step, record.ranks, record.loss, *record.rates, *record.decays, *record.weights
         )
         write_all(self._file, words + struct.pack("<I", zlib.crc32(words)))
         if time.monotonic() - self._synced >= self._sync_seconds:
@@ -160,7 +155,7 @@ class Log:
 
 # --- reading -------------------------------------------------------------------------------------
 
-_MOST_DIRECTIONS, _MOST_PARAMETERS, _MOST_GROUPS = 1_000_000, 1_000_000, 10_000
+_MAX_DIRECTIONS, _MAX_PARAMETERS, _MAX_GROUPS = 1_000_000, 1_000_000, 10_000
 _FLOAT = fields.real(finite=True)
 
 
@@ -182,16 +177,16 @@ _HEADER = fields.record(
     {
         "seed": fields.SEED,
         "spacing": _FLOAT,
-        "num_directions": fields.count(1, _MOST_DIRECTIONS),
+        "num_directions": fields.count(1, _MAX_DIRECTIONS),
         "law": _law,
         "momentum": _FLOAT,
-        "groups": fields.many(fields.many(_parameter, _MOST_PARAMETERS), _MOST_GROUPS),
+        "groups": fields.many(fields.many(_parameter, _MAX_PARAMETERS), _MAX_GROUPS),
         "base": fields.NAME,
     },
     {
         "visited": fields.many(
-            fields.many(fields.count(-1, _MOST_DIRECTIONS), 2, 2), 2 * _MOST_DIRECTIONS
-        ),
+            fields.many(fields.count(-1, _MAX_DIRECTIONS), 2, 2), 2 * _MAX_DIRECTIONS
+        )
     },
     others=fields.PLAIN,
 )

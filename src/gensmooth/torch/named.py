@@ -10,7 +10,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from gensmooth import checks
 from gensmooth.torch.modules import live_modules
-from gensmooth.torch.tensors import DTYPES, MOST_ENTRIES, backend
+from gensmooth.torch.tensors import DTYPES, MAX_ENTRIES, backend
 
 Tensor = torch.Tensor
 Pair = tuple[str, nn.Parameter]
@@ -148,7 +148,7 @@ def _checked(pairs: list[Pair]) -> list[Pair]:
                 f"The parameter {name!r} has no memory that can be changed: it is sparse, on the "
                 "meta device, or was created in inference mode."
             )
-        if w.numel() > MOST_ENTRIES:
+        if w.numel() > MAX_ENTRIES:
             raise ValueError(
                 f"A parameter may have at most 2^34 entries, but {name!r} has {w.numel()}."
             )

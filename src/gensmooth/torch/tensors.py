@@ -18,7 +18,7 @@ from gensmooth.torch import cpu
 Tensor = torch.Tensor
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-MOST_ENTRIES = 2**34  # per parameter: each value of the 32-bit counter yields four normals
+MAX_ENTRIES = 2**34  # per parameter: each value of the 32-bit counter yields four normals
 
 
 class Backend(Protocol):

@@ -22,20 +22,8 @@ from torch.optim import Optimizer
 
 from gensmooth import checks, streams
 from gensmooth.directions import Directions
-from gensmooth.estimators import (
-    SAMPLE_MODES,
-    Estimator,
-    Plan,
-    Samples,
-    as_estimator,
-    plan,
-)
-from gensmooth.models import (
-    SparseTiles,
-    choose_law,
-    choose_model_directions,
-    describe_directions,
-)
+from gensmooth.estimators import SAMPLE_MODES, Estimator, Plan, Samples, as_estimator, plan
+from gensmooth.models import SparseTiles, choose_law, choose_model_directions, describe_directions
 from gensmooth.streams import Purpose
 from gensmooth.torch.closures import (
     BACKWARD,
@@ -220,10 +208,7 @@ class ZerothOrder(Optimizer):
         self._moving = False
         self._inside = False
         self._mover = Mover(
-            [pairs for pairs, _ in groups],
-            seed=self.seed,
-            law=self._law,
-            momentum=self._momentum,
+            [pairs for pairs, _ in groups], seed=self.seed, law=self._law, momentum=self._momentum
         )
         self._modules = named.modules
         if self._modules is None and self._mode == "layers":

@@ -10,7 +10,7 @@ from gensmooth import checks, fields
 Profile = Literal["quick", "paper"]
 Accepts = Callable[[Any], bool]
 
-_MOST = 1_000_000  # the largest number that is accepted from a file
+_MAX_NUMBER = 1_000_000  # the largest number that is accepted from a file
 
 
 def option(
@@ -56,7 +56,7 @@ def list_of(accepts: Accepts) -> Accepts:
     return lambda value: is_list(value) and all(map(accepts, cast("list[Any]", value)))
 
 
-is_count = has(fields.count(1, _MOST))
+is_count = has(fields.count(1, _MAX_NUMBER))
 is_flag = has(fields.flag)
 
 
@@ -68,7 +68,7 @@ class Options:
     """The option that every study has."""
 
     profile: Profile = option(  # noqa: RUF009
-        "The size: quick takes about a minute, paper is the paper's own.",
+        "The size: quick takes about a minute, paper is the size in the paper.",
         "quick",
         check=lambda name, value: checks.one_of(name, value, ("quick", "paper")),
         accepts=matches("quick|paper"),

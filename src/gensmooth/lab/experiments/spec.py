@@ -115,18 +115,6 @@ def _nothing(*_: Any) -> list[Any]:
     return []
 
 
-def _no_scores(*_: Any) -> Scores:
-    return Scores()
-
-
-def _no_device(*_: Any) -> None:
-    return None
-
-
-def _no_facts(*_: Any) -> dict[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Study(Generic[O]):
     """A study: lists of runs, the function that executes one, and how they are judged.
@@ -170,17 +158,17 @@ class Study(Generic[O]):
     options: type[O] = field(default=cast("type[O]", SeededOptions))
     tuning: Callable[[O], list[RunSpec]] = _nothing
     select: Callable[[O, Sequence[RunRecord]], list[Cell]] = _nothing
-    score: Callable[[O, Sequence[RunRecord]], Scores] = _no_scores
+    score: Callable[[O, Sequence[RunRecord]], Scores] = lambda _options, _records: Scores()
     judge: Callable[[Scores, Sequence[Cell]], list[ClaimRow]] = _nothing
     draw: "Callable[[Outcome], Drawn] | str | None" = None
     tables: Callable[[O, Sequence[RunRecord]], Sequence[Table]] = _nothing
     files: Callable[[O, Sequence[RunRecord]], Sequence[Table]] = _nothing
-    facts: Callable[[O, Sequence[RunRecord]], Mapping[str, Any]] = _no_facts
+    facts: Callable[[O, Sequence[RunRecord]], Mapping[str, Any]] = lambda _options, _records: {}
     alone: bool = False
     cost: Callable[[Mapping[str, Any]], float] | None = None
     gather: Callable[[O, Sequence[Cell], Sequence[RunRecord]], list[RunRecord]] | None = None
     searched: tuple[Profile, ...] = ("quick", "paper")
-    device: Callable[[O], str | None] = _no_device
+    device: Callable[[O], str | None] = lambda _: None
     unavailable: Callable[[O], str | None] | None = None
     smaller: Callable[[O], str | None] | None = None
 

@@ -332,7 +332,10 @@ def _row(
     shown, refuted = holm([t.shown for t in tested]), holm([t.refuted for t in tested])
     for_it, against = (sum(p < LEVEL for p in family) for family in (shown, refuted))
     number, missing = len(cases), len(cases) - len(run)
-    needed = how if isinstance(how, int) else _needed(how, number)
+    needed = how
+    if not isinstance(needed, int):
+        shares = {"all": number, "most": number // 2 + 1, "often": (number + 1) // 2, "some": 1}
+        needed = shares[needed]
     verdict: Verdict = "undecided"
     if number and for_it >= needed:
         verdict = "holds"
@@ -360,10 +363,6 @@ def _row(
         f"interval; to be shown in {quantity} of {number}"
     )
     return ClaimRow(*sentence, statistic, evidence, verdict)
-
-
-def _needed(how: How, number: int) -> int:
-    return {"all": number, "most": number // 2 + 1, "often": (number + 1) // 2, "some": 1}[how]
 
 
 def _has_run(case: Case | AnyOf | AllOf) -> bool:

@@ -32,10 +32,10 @@ from gensmooth.runs.files import make_folder
 Finished = tuple[RunSpec, RunRecord]
 Tell = Callable[[str, float], None]  # a run's key, how much of it is done
 
-_IN_FLIGHT = 3  # runs handed to each process ahead of time
+_IN_FLIGHT = 3  # runs submitted for each process, including the one that it executes
 _LAST_CHECKPOINT = 10.0  # seconds that a worker has to write a checkpoint if its parent is gone
-_MOST_THREADS = 1024  # runs that share a device at a time
-_IN_FLIGHT_RAY = 2  # tasks handed to the cluster for each that can run
+_MAX_THREADS = 1024  # runs that share a device at a time
+_IN_FLIGHT_RAY = 2  # tasks submitted to the cluster for each one that can run at once
 _TRIES = 5  # how many times a run is repeated elsewhere if its node or worker is lost
 
 
@@ -77,7 +77,7 @@ def side_by_side(
     ``tell`` is called with the share of each run that is done. When the caller stops iterating,
     each run in flight writes a checkpoint, and ends.
     """
-    number = min(at_a_time or _MOST_THREADS, len(jobs))
+    number = min(at_a_time or _MAX_THREADS, len(jobs))
     return number, _thread_runs(jobs, number, tell)
 
 

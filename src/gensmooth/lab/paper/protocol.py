@@ -184,11 +184,7 @@ def start(seed: int, dim: int) -> Array:
 
 
 def check_protocol(
-    directions: Directions,
-    *,
-    spacing: float,
-    learning_rate: float,
-    counts: dict[str, int],
+    directions: Directions, *, spacing: float, learning_rate: float, counts: dict[str, int]
 ) -> None:
     """Raise an error for invalid arguments."""
     check_directions(directions)

@@ -8,8 +8,8 @@ names one sequence of the step, and entry i of the sequence is a pure function o
 are the first N of any longer draw.
 
 Numbers are float32. Normals and their squares reach 6.7σ; uniforms are the midpoints of 2^16
-cells of equal width, so that their mean is exact and their variance is too small by 2^-32 of
-itself. The 10^5 points of a study cannot resolve these errors, and everything computed
+cells of equal width, so that their mean is exact and their variance is too small by a factor of
+1 − 2^-32. The 10^5 points of a study cannot resolve these errors, and everything computed
 from the numbers is computed in float64.
 
 Buffers are padded (:func:`padded`): whole blocks are written, so that every loop vectorises.
@@ -51,7 +51,7 @@ def set_step(key, step):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill_blocks(law, step, blocks):
-    """``blocks[i]`` = the directions of step ``step + i``; of the law, only the key differs."""
+    """``blocks[i]`` = the directions of step ``step + i``; only the law's key differs."""
     law = with_own_key(law)
     for i in range(len(blocks)):
         set_step(law.key, step + i)
@@ -72,7 +72,7 @@ def _four_rows(words, first, index, key):
 
 @njit(nogil=True, error_model="numpy")
 def normals(key, index, first, count, out):
-    """``out[i]`` ~ N(0, 1), entry ``first + i`` of the sequence; ``first`` begins a tile."""
+    """``out[i]`` ~ N(0, 1), entry ``first + i`` of the sequence; a tile begins at ``first``."""
     k0, k1, c2, c3 = key[0], key[1], key[2], key[3]
     for start in range(0, count, TILE):
         tile = (first + start) // TILE

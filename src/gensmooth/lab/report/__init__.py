@@ -49,13 +49,7 @@ def write_report(
         from gensmooth.lab.report.page import write_page
     try:
         return write_page(
-            sections,
-            Path(out),
-            title=title,
-            lede=lede,
-            command=command,
-            front=front,
-            reload=reload,
+            sections, Path(out), title=title, lede=lede, command=command, front=front, reload=reload
         )
     except OSError as error:
         file = Path(error.filename) if isinstance(error.filename, str) else Path(out)

@@ -117,15 +117,12 @@ def css_variables() -> dict[str, tuple[str, str, str]]:
         MUTED: ("--muted", MUTED, "#a4abb5"),
         GRID: ("--grid", GRID, "#343a42"),
     }
+    spares = {f"spare-{i}": style for i, style in enumerate(_SPARE)}
     methods = {
         style.color: (f"--m-{name}", style.color, style.dark)
-        for name, style in (*_STYLES.items(), ("unknown", _UNKNOWN), *_numbered())
+        for name, style in {**_STYLES, "unknown": _UNKNOWN, **spares}.items()
     }
     return neutral | methods
-
-
-def _numbered() -> list[tuple[str, MethodStyle]]:
-    return [(f"spare-{i}", style) for i, style in enumerate(_SPARE)]
 
 
 @contextmanager

@@ -30,7 +30,7 @@ Verdict = Literal[
 _FORMULA = re.compile(r"[=@\t]|[+-](?![\d.]+(e[+-]?\d+)?$|inf$)")  # not a negative number
 
 # Curves are stored for plotting: with seven digits, and at most this many rows (every k-th round).
-_MOST_ROWS = 8000
+_MAX_ROWS = 8000
 
 
 class Table(NamedTuple):
@@ -96,8 +96,8 @@ class Cell(NamedTuple):
     Attributes:
         setting: The setting in words, such as ``"L=2, N=5"``.
         method: The method's name.
-        chosen: ``(spacing, learning rate)``, or ``None`` when every choice diverged.
-        paper: The paper's, or ``None`` where it gives none.
+        chosen: ``(spacing, learning rate)``, or ``None`` if every choice diverged.
+        paper: The paper's choice, or ``None`` if the paper gives none.
         score: The mean final score of the choice over the tuning seeds.
     """
 
@@ -113,8 +113,8 @@ class ChoiceText(NamedTuple):
 
     Attributes:
         chosen: ``"0.1 · 0.01"``, or why there is none.
-        paper: The paper's pair; empty where it gives none.
-        agrees: Whether they are the same; ``None`` where there is nothing to compare.
+        paper: The paper's pair; empty if the paper gives none.
+        agrees: Whether the two are the same; ``None`` if the paper gives none.
     """
 
     chosen: str
@@ -129,8 +129,8 @@ class Choices(NamedTuple):
         methods: Column headings.
         rows: The setting and its cells; ``None`` where a method was not run.
         both: The number of cells in which both values agree with the paper's.
-        spacing: The number in which the spacing does.
-        rate: The number in which the learning rate does.
+        spacing: The number of cells in which the spacing agrees.
+        rate: The number of cells in which the learning rate agrees.
         compared: The number of cells for which the paper has values.
     """
 
@@ -190,7 +190,7 @@ def curves_table(study: str, drawn: "Drawn") -> Table:
     lengths = [
         max((len(band.mean) for band in curve.bands.values()), default=0) for curve in drawn.curves
     ]
-    every = max(1, math.ceil(sum(lengths) / _MOST_ROWS))
+    every = max(1, math.ceil(sum(lengths) / _MAX_ROWS))
     rows: list[list[Any]] = []
     for curve, length in zip(drawn.curves, lengths, strict=True):
         # The last round is always among them.

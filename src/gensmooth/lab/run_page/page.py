@@ -13,13 +13,7 @@ from gensmooth.lab import report
 from gensmooth.lab.report.tables import Table, vector
 from gensmooth.lab.run_page.command import NEW_LIMITS, command_of
 from gensmooth.lab.run_page.figure import draw
-from gensmooth.lab.run_page.recorded import (
-    RecordedRun,
-    naming_folder,
-    read_run,
-    result_of,
-    speeds,
-)
+from gensmooth.lab.run_page.recorded import RecordedRun, naming_folder, read_run, result_of, speeds
 from gensmooth.observe.observers import flat_settings
 from gensmooth.results import Result, load
 from gensmooth.rl.program import TRAINING_MESSAGES

@@ -24,7 +24,7 @@ from gensmooth.rl.defaults import NUM_DIRECTIONS
 from gensmooth.streams import check_seed
 
 # One fresh value per this many evaluations of the budget judges a point; at most this many values.
-_EVALUATIONS_PER_VALUE, _MOST_VALUES = 200, 30
+_EVALUATIONS_PER_VALUE, _MAX_VALUES = 200, 30
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ def _budget(problem: CommonProblem, arguments: Mapping[str, Any]) -> tuple[int, 
     if arguments["values"] is not None:
         return budget, checks.count("values", arguments["values"])
     if problem.unit == "episodes":
-        return budget, _MOST_VALUES
-    return budget, min(max(budget // _EVALUATIONS_PER_VALUE, 2), _MOST_VALUES)
+        return budget, _MAX_VALUES
+    return budget, min(max(budget // _EVALUATIONS_PER_VALUE, 2), _MAX_VALUES)
 
 
 def _workers(workers: Any) -> int | None:

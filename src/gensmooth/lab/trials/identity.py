@@ -60,7 +60,10 @@ def _module(thing: Any) -> bytes:
 
 
 def _code(thing: Any, depth: int = 0) -> bytes:
-    """Return a hash of a function's code and the objects it uses; the pickle of other objects."""
+    """Return bytes that identify an object.
+
+    For a function, they are a hash of its code and of the objects it uses; otherwise its pickle.
+    """
     if isinstance(thing, ModuleType):
         return thing.__name__.encode()
     function = getattr(thing, "__func__", thing)
@@ -101,7 +104,7 @@ def _names(code: CodeType, variables: Mapping[str, Any]) -> list[str]:
 
 
 def _body(code: CodeType) -> bytes:
-    """Return instructions, names and constants, but not the position in the file."""
+    """Return the instructions, names and constants of some code, but not its place in the file."""
     constants = [
         _body(each) if isinstance(each, CodeType) else repr(each).encode()
         for each in code.co_consts

@@ -88,11 +88,7 @@ def write_page(
         prose="\n\n".join(prose),
         drawn=drawn,
         tables=tables,
-        facts=[
-            ("problem", table.problem),
-            ("budget", f"{table.budget} {table.unit}"),
-            *facts,
-        ],
+        facts=[("problem", table.problem), ("budget", f"{table.budget} {table.unit}"), *facts],
         files=files,
     )
     return report.write_report(

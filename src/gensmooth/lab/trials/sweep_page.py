@@ -345,15 +345,12 @@ def _draw_points(
         ax.plot([x], [y], mark, color=color, ms=6, mew=0.8, alpha=min(1.0, opacity))
         if cell.label in best:
             ax.plot([x], [y], "o", ms=10, mew=1.4, mfc="none", color=MUTED)
-    for axis, values in (("x", [c.values[across] for c in cells]), ("y", _heights(cells, up))):
+    heights = [cell.values[up] if up else cell.mean for cell in cells]
+    heights = [height for height in heights if math.isfinite(height)]
+    for axis, values in (("x", [c.values[across] for c in cells]), ("y", heights)):
         if values and min(values) > 0 and max(values) > 8 * min(values):
             getattr(ax, f"set_{axis}scale")("log")
     _name_axes(ax, across, up or "mean")
-
-
-def _heights(cells: Sequence[CellScore], up: str | None) -> list[float]:
-    values = [cell.values[up] if up else cell.mean for cell in cells]
-    return [value for value in values if math.isfinite(value)]
 
 
 def _name_axes(ax: Any, across: str, up: str | None) -> None:

@@ -23,7 +23,7 @@ _log = logging.getLogger("gensmooth")
 STUDY = "trials"
 FILE = "comparison.json"
 _FORMAT = 1
-_MOST_RUNS = 200_000  # more do not fit into the memory that a page may take
+_MAX_RUNS = 200_000  # more do not fit into the memory that a page may take
 
 # The fields of comparison.json.
 _SEEDS = fields.many(fields.SEED, 100_000)
@@ -34,10 +34,7 @@ _CELL = fields.record(
             {"method": fields.NAME, "options": fields.table(fields.PLAIN, 100)}
         ),
     },
-    {
-        "method": fields.NAME,
-        "values": fields.table(fields.real(), 100),
-    },
+    {"method": fields.NAME, "values": fields.table(fields.real(), 100)},
 )
 _PLAN = fields.sealed(
     fields.record(
@@ -63,7 +60,7 @@ _PLAN = fields.sealed(
             "command": fields.text(),
         },
         {"fresh": _SEEDS, "search": fields.one_of("grid", "optuna")},
-    ),
+    )
 )
 
 Kind = Literal["comparison", "sweep"]
@@ -114,9 +111,9 @@ class TrialTable:
         if self.kind == "sweep" and not all(cell.get("values") for cell in self.cells):
             raise ValueError("a cell of the sweep has no `values`")
         runs = len(self.cells) * max(len(self.seeds), len(self.fresh))
-        if runs > _MOST_RUNS:
+        if runs > _MAX_RUNS:
             raise ValueError(
-                f"{runs:,} runs are too many for one {self.kind}: the most are {_MOST_RUNS:,}"
+                f"{runs:,} runs are more than the {_MAX_RUNS:,} that a {self.kind} may have"
             )
 
     def spec(self, cell: Cell, seed: int) -> RunSpec:

@@ -41,7 +41,7 @@ from gensmooth.runs.files import (
 )
 from gensmooth.runs.folder import CHECKPOINT
 from gensmooth.runs.journal import Journal
-from gensmooth.searches import AUTO, Pilot, SearchState, StepInfo
+from gensmooth.searches import AUTO
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
@@ -194,15 +194,15 @@ class Minimized:
         clock, scores = Clock(), None
         if self.score is not None:
             try:
-                scores = _Scores(self, choice, budget, scratch)
+                scores = _Scores(self, budget, scratch)
             except (CheckpointError, OSError, ValueError):
                 remove_folder(scratch)  # the trial starts over
-                scores = _Scores(self, choice, budget, scratch)
+                scores = _Scores(self, budget, scratch)
 
         def follow(now: IntermediateResult) -> None:
             clock.tick(now.nfev)
             if scores is not None:
-                scores.follow(now.info, now.state)
+                scores.follow(now)
 
         failure = ""
         try:
@@ -297,9 +297,8 @@ class _Scores:
     They are stored beside the checkpoint, so that a continued run has the earlier ones.
     """
 
-    def __init__(self, task: Minimized, choice: Choice, budget: int, scratch: Path) -> None:
+    def __init__(self, task: Minimized, budget: int, scratch: Path) -> None:
         self._score, self._budget = task.score, budget
-        self._pilot = Pilot(budget=budget) if choice.method == AUTO else None
         how = {name: task.how.get(name) for name in ("bounds", "log_scale")}
         self._coordinates = inward(task.start, **how).coordinates
         self._file = scratch / "scores.jsonl"
@@ -307,14 +306,14 @@ class _Scores:
         self._checksum = zlib.crc32(scratch.name.encode())  # the folder is named by the run's key
         self._load(scratch / "run" / CHECKPOINT)
 
-    def follow(self, info: StepInfo, state: SearchState) -> None:
+    def follow(self, now: IntermediateResult) -> None:
         """Call this after each step."""
-        part = _part(info.evaluations, self._budget)
-        if part in self._seen and self._seen[part][0] <= info.evaluations:
+        part = _part(now.nfev, self._budget)
+        if part in self._seen and self._seen[part][0] <= now.nfev:
             return
         assert self._score is not None
-        x = state.x if self._pilot is None else self._pilot.recommend(state)
-        self._seen[part] = (info.evaluations, float(self._score(self._coordinates.outward(x))))
+        x = self._coordinates.outward(now.search.recommend(now.state))
+        self._seen[part] = (now.nfev, float(self._score(x)))
         line = [part, *map(plain, self._seen[part])]
         self._checksum = self._next_checksum(line)
         with suppress(OSError), open_to_append(self._file) as file:

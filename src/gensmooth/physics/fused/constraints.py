@@ -72,7 +72,9 @@ def _write_group(s: System, contacts: Sequence[Contact]) -> None:
         [contact.friction for contact in contacts],
     ]
     # Values that all contacts share are used directly; the others are stored in a row per contact.
-    differ = [k for k, column in enumerate(columns) if not _all_same(column)]
+    differ = [
+        k for k, column in enumerate(columns) if not all(same(each, column[0]) for each in column)
+    ]
     values = [column[0] for column in columns]
     for number, k in enumerate(differ):
         values[k] = slot("here", number)
@@ -188,10 +190,6 @@ def _write_column(
 
 def _numbers(touch: Touch) -> list[Any]:
     return [*touch.point, *touch.normal, *(touch.along or ())]
-
-
-def _all_same(values: Sequence[Any]) -> bool:
-    return all(same(value, values[0]) for value in values)
 
 
 def _bits(dofs: Iterable[int]) -> int:

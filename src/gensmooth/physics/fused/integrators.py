@@ -1,12 +1,6 @@
 """Write the integrators: from accelerations to the next positions and velocities."""
 
-from gensmooth.physics.fused.system import (
-    System,
-    back_substitute,
-    change_basis,
-    eliminate,
-    packed,
-)
+from gensmooth.physics.fused.system import System, back_substitute, change_basis, eliminate, packed
 from gensmooth.physics.mechanics.models import FREE
 
 # The rate of the rotation vector φ at an angular velocity ω in the body's frame (Munthe-Kaas):

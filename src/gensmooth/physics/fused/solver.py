@@ -1,17 +1,11 @@
 """Write Newton's method for the constrained accelerations."""
 
-from gensmooth.physics.fused.system import (
-    System,
-    back_substitute,
-    eliminate,
-    packed,
-    times_inertia,
-)
+from gensmooth.physics.fused.system import System, back_substitute, eliminate, packed, times_inertia
 
-_ITERATIONS = 50  # the most Newton steps; two or three are typical
-_SEARCHES = 30  # the most trial lengths of a step
+_MAX_STEPS = 50  # of Newton's method; two or three are typical
+_MAX_TRIALS = 30  # of the length of a step
 _SMALL = 1e-12  # the gradient at convergence, in units of MuJoCo's tolerance
-_FIRST = 1  # the first round that tests it: a light body's gradient may be too small at round 0
+_TEST_FROM = 1  # round; in round 0, the gradient of a light body may be small without convergence
 _SLIPPERY = 1e-2  # below this friction coefficient, a step is refined
 
 # Which edges of contact c's pyramid are active: n ± m t and n ± m w.
@@ -62,7 +56,7 @@ def write_solver(s: System) -> None:
     if _steps_at_the_end(s) > 1:
         add_line("real exact = 0.0;")
     add_line("#pragma unroll 1")
-    with to.block(f"for (int round = 0; round < {_ITERATIONS}; ++round)"):
+    with to.block(f"for (int round = 0; round < {_MAX_STEPS}; ++round)"):
         add_line(f"real H[{packed(nv, 0)}], g[{nv}], p[{nv}], Mp[{nv}];")
         for i, j in sorted(s.pattern):
             add_line(f"H[{packed(i, j)}] = M[{packed(i, j)}];")
@@ -79,7 +73,7 @@ def write_solver(s: System) -> None:
             _contact_terms(s)
         norm = " + ".join(f"g[{i}] * g[{i}]" for i in range(nv))
         least = (_SMALL * float(m.model.stat.meaninertia) * nv) ** 2
-        with to.block(f"if (round >= {_FIRST})"):
+        with to.block(f"if (round >= {_TEST_FROM})"):
             add_line(f"live = live && !({norm} < {least!r});")
             add_line("if (!lanes::any(live)) break;")
         eliminate(s, "H")
@@ -118,18 +112,21 @@ def _contact_terms(s: System) -> None:
                 _load_column(s, i)
             for i in range(width):
                 _add_column(s, i)
-            for i, j in _pairs(s):
+            pairs = sorted(s.pattern)  # of columns that JᵀDJ couples
+            if rows.free:
+                pairs = [(i, j) for i in range(width) for j in range(i + 1)]
+            for i, j in pairs:
                 _add_pair(s, i, j)
 
 
 def _load_column(s: System, i: int) -> None:
-    """Load the entries in place i of contact c's rows."""
+    """Load column i of contact c's rows."""
     width = s.rows.width
     s.to.add(f"const real n{i} = n[{i}], t{i} = n[{width + i}], w{i} = n[{2 * width + i}];")
 
 
 def _add_column(s: System, i: int) -> None:
-    """Add to the gradient in place i, and write the factors that its Hessian entries share."""
+    """Add to the gradient of column i, and write the factors that its Hessian entries share."""
     to = s.to
     to.add(f"g[{s.rows.at(i)}] += n{i} * gn + t{i} * g1 + w{i} * g2;")
     to.add(f"const real a{i} = k * (all * n{i} + s1 * t{i} + s2 * w{i});")
@@ -139,13 +136,6 @@ def _add_column(s: System, i: int) -> None:
 
 def _add_pair(s: System, i: int, j: int) -> None:
     s.to.add(f"H[{s.rows.packed(i, j)}] += n{j} * a{i} + t{j} * b{i} + w{j} * c{i};")
-
-
-def _pairs(s: System) -> list[tuple[int, int]]:
-    """Return the pairs of places that JᵀDJ couples."""
-    if s.rows.free:
-        return [(i, j) for i in range(s.rows.width) for j in range(i + 1)]
-    return sorted(s.pattern)
 
 
 def _search(s: System) -> None:
@@ -165,7 +155,7 @@ def _search(s: System) -> None:
     to.add(f"const real h0 = {' + '.join(f'p[{i}] * Mp[{i}]' for i in range(nv))};")
     to.add("real x = 1.0, low = 0.0, high = -1.0; truth open = live, full = false;")
     to.add("#pragma unroll 1")
-    with to.block(f"for (int trial = 0; trial < {_SEARCHES}; ++trial)"):
+    with to.block(f"for (int trial = 0; trial < {_MAX_TRIALS}; ++trial)"):
         to.add("real slope = s0 + x * h0, bend = h0;")
         to.add("truth same = true;")
         for k, _ in limits:

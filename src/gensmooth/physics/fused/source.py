@@ -9,14 +9,7 @@ from gensmooth.physics.fused.integrators import euler, runge_kutta
 from gensmooth.physics.fused.lanes import load, store
 from gensmooth.physics.fused.outputs import FUSED_DATA, derived_of, write_outputs
 from gensmooth.physics.fused.solver import write_solver
-from gensmooth.physics.fused.system import (
-    System,
-    arrays,
-    change_basis,
-    in_world,
-    packed,
-    system_of,
-)
+from gensmooth.physics.fused.system import System, arrays, change_basis, in_world, packed, system_of
 from gensmooth.physics.mechanics.mechanism import Mechanism
 from gensmooth.physics.mechanics.models import RUNGE_KUTTA
 from gensmooth.physics.mechanics.placed import place

@@ -64,7 +64,7 @@ class Contact(NamedTuple):
         geoms: The two geoms.
         bodies: Their bodies.
         parts: Their parts.
-        root: The part whose origin and axes the contact is described in.
+        root: The part in whose frame the contact is described.
         friction: The friction coefficient; 0 without friction.
         law: The softness of the contact, and the distance at which it starts to act.
         touch: Computes the rest, which is needed only if they touch.

@@ -17,7 +17,7 @@ from gensmooth.physics.mechanics.models import (
 from gensmooth.physics.symbols import choose
 
 _IMPEDANCE = (1e-4, 1.0 - 1e-4)  # MuJoCo's mjMINIMP and mjMAXIMP
-_LEAST_FRICTION = 1e-5  # its mjMINMU
+_MIN_FRICTION = 1e-5  # its mjMINMU
 _REFERENCE = (0.02, 1.0)  # its default solref
 
 
@@ -136,7 +136,7 @@ def contact_law(m: Any, pair: Pair) -> tuple[Softness, float]:
         else:
             reference = np.minimum(m.geom_solref[a], m.geom_solref[b])
         impedance = share * m.geom_solimp[a] + (1.0 - share) * m.geom_solimp[b]
-    friction = max(_LEAST_FRICTION, friction)
+    friction = max(_MIN_FRICTION, friction)
     weights = [float(m.body_invweight0[int(m.geom_bodyid[g]), 0]) for g in pair]
     inertia, factor = sum(weights), 1.0
     if dimension == 1:

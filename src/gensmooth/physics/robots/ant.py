@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Ant: a body on four legs, with and without contact forces.
 
 * **Observation**: qpos without the first two entries (13), qvel (14), and, except in ``Ant-v4``,

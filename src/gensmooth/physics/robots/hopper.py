@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Hopper: a leg with one foot that hops in a plane.
 
 * **Observation** (11): qpos without the first entry (height, torso angle, three joints), qvel (6)

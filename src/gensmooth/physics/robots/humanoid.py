@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Humanoid: a body with two legs and two arms that learns to walk.
 
 * **Observation**: qpos without the first two entries (22), qvel (23), inertias (``cinert``, ten

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """InvertedDoublePendulum: a pole on a pole on a cart, to be balanced.
 
 * **Observation** (9): the cart's position, sines and cosines of the two angles, qvel (3) clipped
@@ -21,12 +18,7 @@ from dataclasses import replace
 import numpy as np
 from numba.extending import register_jitable
 
-from gensmooth.physics.robots.legged import (
-    LeggedRobot,
-    advance,
-    register,
-    start_normal,
-)
+from gensmooth.physics.robots.legged import LeggedRobot, advance, register, start_normal
 
 
 @register_jitable

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """InvertedPendulum: a pole on a cart, to be balanced.
 
 * **Observation** (4): qpos (the cart's place, the pole's angle), qvel.

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """The common parts of Gymnasium's robots: model files, resets, positions and velocities.
 
 A robot's file has its observation, reward and termination as compiled functions. Each function

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Swimmer: three links in a plane, in a fluid that resists.
 
 * **Observation** (8): qpos without the first two entries (the angle of the first link, two joints),

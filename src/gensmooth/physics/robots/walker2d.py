@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Walker2d: two legs in a plane.
 
 * **Observation** (17): qpos without the first entry (8), qvel (9) clipped to ±10.

@@ -34,19 +34,6 @@ from gensmooth.rl.policies import Policy
 Array = NDArray[np.float64]
 
 
-def info_of(environment: CompiledEnvironment) -> EnvironmentInfo:
-    """Return the facts about a compiled environment."""
-    return EnvironmentInfo(
-        environment.name,
-        environment.observation_size,
-        environment.action_size,
-        environment.horizon,
-        environment.survival_bonus,
-        fast=True,
-        goal=environment.goal,
-    )
-
-
 class Trace(NamedTuple):
     """A record of the first steps of a batch of episodes; NaN beyond an episode's length.
 
@@ -72,31 +59,35 @@ class _Simulation(NamedTuple):
     state: Any
 
 
-@final
-class CompiledSimulator:
-    """Runs trajectories outside the interpreter's lock, threaded over trajectories.
-
-    Each thread has its own ``MjData`` and takes the next trajectory that no other thread has taken.
-    Each trajectory begins with ``mj_resetData``. Results are therefore bit-identical for any number
-    of threads.
+class ModelSimulator:
+    """What all simulators of a compiled environment share: its model and its starts.
 
     Args:
         environment: The environment.
+        device: Where its trajectories run.
         remake: How another process makes this simulator: a module-level function and its arguments.
     """
 
     def __init__(
         self,
         environment: CompiledEnvironment,
+        device: str,
         remake: tuple[Callable[..., Any], tuple[Any, ...]],
     ) -> None:
         self._environment = environment
-        self.info = info_of(environment)
+        self.info = EnvironmentInfo(
+            environment.name,
+            environment.observation_size,
+            environment.action_size,
+            environment.horizon,
+            environment.survival_bonus,
+            fast=True,
+            goal=environment.goal,
+            device=device,
+        )
         self._remake = remake
         self._model = environment.model()
-        self._idle: list[_Simulation] = []  # simulations that no rollout is using
         self._start_size = len(environment.start(self._model, np.random.default_rng(0)))
-        self._run = compile_loop(environment.begin, environment.observe, environment.step)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._remake
@@ -106,12 +97,6 @@ class CompiledSimulator:
         """The ``MjModel``; do not modify it."""
         return self._model
 
-    def on_device(self, device: str) -> Any:
-        """Make the simulator of the same environment on a GPU (or on ``"warp-cpu"``)."""
-        warp: Any = import_module("gensmooth.rl.environments.warp")
-        remake = (_remake_on_device, (*self._remake, device))
-        return warp.WarpSimulator(self._environment, device, remake)
-
     @property
     def task_entries(self) -> int:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""
@@ -120,6 +105,33 @@ class CompiledSimulator:
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """Draw a start from each generator, shape (B, S)."""
         return self._environment.starts(self._model, rngs, self._start_size)
+
+
+@final
+class CompiledSimulator(ModelSimulator):
+    """Runs trajectories outside the interpreter's lock, threaded over trajectories.
+
+    Each thread has its own ``MjData`` and takes the next trajectory that no other thread has taken.
+    Each trajectory begins with ``mj_resetData``. Results are therefore bit-identical for any number
+    of threads.
+
+    Args:
+        environment: The environment.
+        remake: See :class:`ModelSimulator`.
+    """
+
+    def __init__(
+        self, environment: CompiledEnvironment, remake: tuple[Callable[..., Any], tuple[Any, ...]]
+    ) -> None:
+        super().__init__(environment, "cpu", remake)
+        self._idle: list[_Simulation] = []  # simulations that no rollout is using
+        self._run = compile_loop(environment.begin, environment.observe, environment.step)
+
+    def on_device(self, device: str) -> Any:
+        """Make the simulator of the same environment on a GPU (or on ``"warp-cpu"``)."""
+        warp: Any = import_module("gensmooth.rl.environments.warp")
+        remake = (_remake_on_device, (*self._remake, device))
+        return warp.WarpSimulator(self._environment, device, remake)
 
     def rollout(
         self,

@@ -128,13 +128,7 @@ class GymnasiumSimulator:
         return Episodes(returns, bonuses, lengths, moments, failure=failure)
 
     def _episode(
-        self,
-        environment: Any,
-        policy: Policy,
-        x: Array,
-        scaling: Scaling,
-        seed: int,
-        observe: bool,
+        self, environment: Any, policy: Policy, x: Array, scaling: Scaling, seed: int, observe: bool
     ) -> "_Outcome":
         size = self.info.observation_size
         surviving = _reports_bonus(environment.unwrapped)
@@ -242,7 +236,8 @@ def make_environment(source: Any, **keywords: Any) -> Any:
         raise ImportError(f"{name} needs a package that is not installed: {error}") from None
     except gymnasium.error.Error as error:
         unknown = (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv)
-        if not isinstance(error, unknown) and _is_id(name):
+        form = import_module("gymnasium.envs.registration").ENV_ID_RE
+        if not isinstance(error, unknown) and form.fullmatch(name.rpartition(":")[2]):
             raise
         hint = checks.did_you_mean(name, ids(), most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
@@ -323,11 +318,6 @@ def ids() -> list[str]:
         for known, spec in registry.items()
         if "_raise_" not in getattr(spec.entry_point, "__name__", "")
     ]
-
-
-def _is_id(name: str) -> bool:
-    form = import_module("gymnasium.envs.registration").ENV_ID_RE
-    return form.fullmatch(name.rpartition(":")[2]) is not None
 
 
 def _remake(source: Any, horizon: int | None, raw_actions: bool) -> GymnasiumSimulator:

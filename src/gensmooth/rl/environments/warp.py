@@ -13,7 +13,7 @@ in, or on the other episodes of the batch.
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -40,7 +40,7 @@ from gensmooth.rl.environments.base import (
     check,
     thread_count,
 )
-from gensmooth.rl.environments.compiled import info_of
+from gensmooth.rl.environments.compiled import ModelSimulator
 from gensmooth.rl.environments.gathering import Grouped
 from gensmooth.rl.environments.worlds_batch import Results, WorldsBatch
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
@@ -48,10 +48,10 @@ from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
 
-MOST_WORLDS = 8192  # at a time; further episodes wait for a world
-_MOST_ON_A_CORE = 32  # for fused physics: keeps the lanes of a core busy and fits into its cache
-_LEAST_WORLDS = 64
-_LEAST_SHARE = 16  # fewer episodes are not worth a thread of the CPU
+MAX_WORLDS = 8192  # at a time; further episodes wait for a world
+_MAX_PER_CORE = 32  # for fused physics: keeps the lanes of a core busy and fits into its cache
+_MIN_WORLDS = 64
+_MIN_SHARE = 16  # fewer episodes are not worth a thread of the CPU
 _FREE = 10_000  # a step of this many worlds takes about twice as long as a step of none
 _WORTH = 0.8  # a different number of worlds must save a fifth, because setting it up takes seconds
 
@@ -105,7 +105,7 @@ class WarpOptions:
             to run (docs/physics-results.md). Fused physics always repeats bit for bit.
     """
 
-    worlds: int = MOST_WORLDS
+    worlds: int = MAX_WORLDS
     physics: str | None = None
     deterministic: bool = False
 
@@ -121,13 +121,13 @@ class WarpOptions:
 
 
 @final
-class WarpSimulator:
+class WarpSimulator(ModelSimulator):
     """Runs trajectories on a GPU, or on the CPU by code that Warp compiles.
 
     Args:
         environment: The environment that is also compiled for the CPU; its functions are traced.
         device: ``"cuda"``, ``"cuda:1"`` and so on, or ``"warp-cpu"``.
-        remake: How another process makes this simulator: a module-level function and its arguments.
+        remake: See :class:`~gensmooth.rl.environments.compiled.ModelSimulator`.
         options: How physics is computed.
 
     Attributes:
@@ -145,13 +145,9 @@ class WarpSimulator:
         remake: tuple[Callable[..., Any], tuple[Any, ...]],
         options: WarpOptions | None = None,
     ) -> None:
+        super().__init__(environment, device, remake)
         self._device = "cpu" if device == "warp-cpu" else device
         self._options = WarpOptions() if options is None else options
-        self._environment = environment
-        self._remake = remake
-        self._model = environment.model()
-        self._start_size = len(environment.start(self._model, np.random.default_rng(0)))
-        self.info: EnvironmentInfo = replace(info_of(environment), device=device)
         try:
             self._law = trace(environment, self._model)
         except TraceError as error:
@@ -165,9 +161,6 @@ class WarpSimulator:
         self._alone = threading.Lock()  # on a GPU; on the CPU all simulators share `captures`
         self._lengths: tuple[float, float] | None = None  # mean and maximum of the last batch
         self.usage = Usage()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._remake
 
     def _write_fused(self) -> FusedSource | None:
         """Write the physics as one function; ``None`` if MuJoCo Warp must compute it."""
@@ -194,20 +187,6 @@ class WarpSimulator:
                 ) from None
             return None
 
-    @property
-    def model(self) -> Any:
-        """The ``MjModel``; do not modify it."""
-        return self._model
-
-    @property
-    def task_entries(self) -> int:
-        """See :class:`~gensmooth.rl.environments.base.Simulator`."""
-        return self._environment.task_entries
-
-    def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
-        """Draw a start from each generator, shape (B, S)."""
-        return self._environment.starts(self._model, rngs, self._start_size)
-
     def rollout(
         self,
         policy: Policy,
@@ -224,12 +203,7 @@ class WarpSimulator:
         return self.rollout_grouped(policy, grouped, observe=observe, threads=threads)
 
     def rollout_grouped(
-        self,
-        policy: Policy,
-        grouped: Grouped,
-        *,
-        observe: bool = False,
-        threads: int | None = None,
+        self, policy: Policy, grouped: Grouped, *, observe: bool = False, threads: int | None = None
     ) -> Episodes:
         """Run episodes of several groups, each with its own scaling, side by side.
 
@@ -248,9 +222,9 @@ class WarpSimulator:
         cores = 1
         if self._device == "cpu" and self.fused is not None:  # MuJoCo Warp's kernels share memory
             room = max(self._options.worlds // self.fused.lanes, 1)
-            cores = min(thread_count(threads, math.ceil(trials / _LEAST_SHARE)), room)
+            cores = min(thread_count(threads, math.ceil(trials / _MIN_SHARE)), room)
         results = self._run(policy, grouped, cores)
-        if len(results.lengths) >= _LEAST_WORLDS:
+        if len(results.lengths) >= _MIN_WORLDS:
             self._lengths = float(results.lengths.mean()), float(results.lengths.max())
         return _episodes(results, self.info, observe)
 
@@ -299,9 +273,9 @@ class WarpSimulator:
         most = min(_power(trials), _power_within(allowed))
         if self.fused is not None:
             if self._device == "cpu":
-                most = min(most, _MOST_ON_A_CORE)
+                most = min(most, _MAX_PER_CORE)
             return max(most, self.fused.lanes)
-        if self._lengths is None or most <= _LEAST_WORLDS:
+        if self._lengths is None or most <= _MIN_WORLDS:
             return most
         mean, longest = self._lengths
 
@@ -310,7 +284,7 @@ class WarpSimulator:
             known = self._batches.get((policy, worlds, (0, shares)))
             return steps * (_FREE + worlds) * (1.0 if known is not None else 1.0 / _WORTH)
 
-        sizes = [most >> shift for shift in range(5) if most >> shift >= _LEAST_WORLDS]
+        sizes = [most >> shift for shift in range(5) if most >> shift >= _MIN_WORLDS]
         return min(sizes, key=seconds)
 
 

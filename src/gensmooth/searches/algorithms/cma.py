@@ -79,18 +79,12 @@ class Covariance(NamedTuple):
 class CMAES(Population):
     """CMA-ES, for up to 2000 parameters; needs ``pip install 'gensmooth[cma]'``.
 
+    The other arguments are those of :class:`~gensmooth.searches.algorithms.population.Population`.
+    The package redraws a point outside the bounds, up to 100 times. Dropped values rank last.
+
     Args:
         population: λ, points per step; by default 4 + ⌊3 ln d⌋. At least 4.
         spacing: The first σ, in units of ``x_scale``.
-        x_scale: This and the following arguments are those of
-            :class:`~gensmooth.searches.algorithms.population.Population`.
-        samples: See ``x_scale``.
-        num_samples: See ``x_scale``.
-        maximize: See ``x_scale``.
-        bounds: See ``x_scale``. The package redraws a point outside, up to 100 times.
-        on_failure: See ``x_scale``. Dropped values rank last.
-        min_fraction: See ``x_scale``.
-        threads: See ``x_scale``.
 
     >>> search = CMAES()
     >>> state = search.init([5.0, 5.0], seed=0)

@@ -42,7 +42,7 @@ from gensmooth.streams import Purpose
 Array = NDArray[Any]
 
 # All values were chosen by experiment on robots; docs/training-results.md has the comparisons.
-_FEWEST, _MOST = 4, 64  # islands
+_MIN_ISLANDS, _MAX_ISLANDS = 4, 64  # islands
 _SHARE = 126  # points per island, if the number of islands is not specified
 _LARGEST = 200_000_000  # numbers in the points of a step, which are all in memory
 _SPACINGS = (0.5, 1.0, 1.0, 2.0)  # first spacings of the islands in turn, relative to the search's
@@ -92,20 +92,14 @@ class IslandScores(NamedTuple):
 class Islands(Population):
     """Several searches in parallel, of which the better ones spread.
 
+    The other arguments are those of :class:`~gensmooth.searches.algorithms.population.Population`.
+    Dropping a value leaves out its pair.
+
     Args:
         population: λ, points per step of all islands together; by default 8 + 2⌊3 ln d⌋ for
             each of four islands, and at least 16 each.
         spacing: The reference for c, in units of ``x_scale``. Islands start with half to twice as
             much, beyond 2000 parameters with a quarter.
-        x_scale: This and the following arguments are those of
-            :class:`~gensmooth.searches.algorithms.population.Population`.
-        samples: See ``x_scale``.
-        num_samples: See ``x_scale``.
-        maximize: See ``x_scale``.
-        bounds: See ``x_scale``.
-        on_failure: See ``x_scale``. Dropping a value leaves out its pair.
-        min_fraction: See ``x_scale``.
-        threads: See ``x_scale``.
         islands: The number of islands; by default one per 126 points (beyond 2000 parameters, one
             per d/3 points), but at least 4 and at most 64.
 
@@ -190,7 +184,7 @@ class Islands(Population):
         kept: NDArray[np.bool_] | None,
     ) -> DistributionStep:
         """See the equations above."""
-        places, before = _places(state), _scores(state)
+        places, before = _places(state), checks.state_part(state.kept, IslandScores)
         values = values if kept is None else np.where(kept, values, np.nan)
         x, n = np.array(places.x), len(places.x)
         means, variances, sizes = np.full(n, np.inf), np.zeros(n), np.zeros(n)
@@ -232,14 +226,14 @@ class Islands(Population):
         """Return λ, the number of points per step of all islands together."""
         if self.population is not None:
             return self.population
-        return (self.islands or _FEWEST) * max(16, 2 * (4 + int(3 * math.log(dim))))
+        return (self.islands or _MIN_ISLANDS) * max(16, 2 * (4 + int(3 * math.log(dim))))
 
     def count(self, dim: int) -> int:
         """Return the number of islands."""
         if self.islands is not None:
             return self.islands
         share = _SHARE if dim <= LARGE else int(_LARGE_SHARE * dim)
-        return max(_FEWEST, min(self.number(dim) // share, _MOST))
+        return max(_MIN_ISLANDS, min(self.number(dim) // share, _MAX_ISLANDS))
 
     def _exchange(
         self,
@@ -287,10 +281,6 @@ class Islands(Population):
 
 def _places(state: SearchState) -> Places:
     return checks.state_part(state.sent, Places)
-
-
-def _scores(state: SearchState) -> IslandScores:
-    return checks.state_part(state.kept, IslandScores)
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -21,14 +21,7 @@ from gensmooth.directions.draw import Draw
 from gensmooth.estimators import Plan, Samples, lay_out
 from gensmooth.parameters import as_bounds, find_units
 from gensmooth.searches.algorithms.table import Wanted
-from gensmooth.searches.protocol import (
-    FailurePolicy,
-    Search,
-    SearchState,
-    StepInfo,
-    check_sizes,
-    standard_errors,
-)
+from gensmooth.searches.protocol import Search, SearchState, StepInfo, check_sizes, standard_errors
 
 Array = NDArray[Any]
 
@@ -90,11 +83,6 @@ class Population(Search):
     population: int | None = None
     spacing: float = SPACING
     x_scale: Any = None
-    samples: Samples | None = None
-    num_samples: int = 1
-    maximize: bool = False
-    bounds: Any = None
-    on_failure: FailurePolicy = "raise"
     min_fraction: float = 0.5
     threads: int = 1
 
@@ -166,20 +154,11 @@ class Population(Search):
 
     @final
     def tell(
-        self,
-        state: SearchState,
-        batch: Batch,
-        values: ArrayLike,
-        errors: ArrayLike | None = None,
+        self, state: SearchState, batch: Batch, values: ArrayLike, errors: ArrayLike | None = None
     ) -> tuple[SearchState, StepInfo]:
-        """Return the state after a step, and its metrics.
+        """Return the state after a step, and its metrics; see :meth:`Search.tell`.
 
-        Args:
-            state: The state that was passed to :meth:`ask`.
-            batch: What :meth:`ask` returned.
-            values: The objective's values, in the order of ``batch.points()``.
-            errors: The standard errors of the values. They are checked but not used, because only
-                ranks matter.
+        ``errors`` are checked but not used, because only ranks matter.
         """
         raw = self.check_values(state, batch, values)
         if errors is not None:
@@ -216,26 +195,18 @@ class Population(Search):
         if not (moved.finite and length2 < _MAX_NORM2):
             why = f"step {state.step} would overflow; x is left unchanged"
             x, sent, kept_after = state.x, state.sent, state.kept
-        evaluations = state.evaluations + len(raw)
-        info = StepInfo(
-            state.step,
-            evaluations,
-            self.value_at(state, raw),
-            float(raw[best]),
+        return self._after_step(
+            state,
+            raw,
             best,
-            moved.gradient,
-            None,
-            None,
-            1.0,
-            0 if kept is None else len(kept) - int(np.count_nonzero(kept)),
-            math.sqrt(size2) if math.isfinite(size2) else math.inf,
-            why,
+            np.asarray(x, state.x.dtype, order="C"),
+            kept=kept_after,
+            sent=sent,
+            gradient_norm=moved.gradient,
+            dropped=0 if kept is None else len(kept) - int(np.count_nonzero(kept)),
+            step_size=math.sqrt(size2) if math.isfinite(size2) else math.inf,
+            diverged=why,
         )
-        x = np.asarray(x, state.x.dtype, order="C")
-        after = SearchState(
-            x, state.step + 1, evaluations, state.seed, kept_after, sent, state.tree
-        )
-        return after, info
 
     def _check_failures(
         self, batch: Batch, raw: NDArray[np.float64], kept: NDArray[np.bool_]

@@ -42,19 +42,13 @@ class Deviations(NamedTuple):
 class SNES(Population):
     """The separable natural evolution strategy.
 
+    The other arguments are those of :class:`~gensmooth.searches.algorithms.population.Population`.
+    Points outside the bounds are projected, but the distribution is updated with the points before
+    projection. Dropped values are not ranked.
+
     Args:
         population: λ, points per step; by default 4 + ⌊3 ln d⌋.
         spacing: The first σ, in units of ``x_scale``.
-        x_scale: This and the following arguments are those of
-            :class:`~gensmooth.searches.algorithms.population.Population`.
-        samples: See ``x_scale``.
-        num_samples: See ``x_scale``.
-        maximize: See ``x_scale``.
-        bounds: See ``x_scale``. Points are projected; the distribution is updated with the points
-            before projection.
-        on_failure: See ``x_scale``. Dropped values are not ranked.
-        min_fraction: See ``x_scale``.
-        threads: See ``x_scale``.
         mean_rate: η_μ.
         scale_rate: η_σ; by default (3 + ln d)/(5 √d).
 
@@ -112,10 +106,12 @@ class SNES(Population):
         center, sigma = state.x.reshape(-1), _sigma(state)
         x, scale = np.empty_like(center), np.empty_like(sigma)
         kind = center.dtype.type
-        half = 0.5 * self._scale_rate(x.size)
+        rate = self.scale_rate
+        if rate is None:
+            rate = (3 + math.log(x.size)) / (5 * math.sqrt(x.size))
         length2, size2, gradient2, low, high = kernels.on_moments().rescale(
             center, sigma, first, second,
-            kind(self.mean_rate), kind(half), kind(sum(u.tolist())), x, scale,
+            kind(self.mean_rate), kind(0.5 * rate), kind(sum(u.tolist())), x, scale,
         )  # fmt: skip
         finite = math.isfinite(length2) and low > 0 and math.isfinite(high)
         if low == 0:  # a deviation has underflowed: the search has converged
@@ -133,11 +129,6 @@ class SNES(Population):
     def _normals(self, state: SearchState) -> KernelDraw:
         x = state.x
         return normals(Address(state.seed, state.step, self.number(x.size), x.size, x.dtype))
-
-    def _scale_rate(self, dim: int) -> float:
-        if self.scale_rate is not None:
-            return self.scale_rate
-        return (3 + math.log(dim)) / (5 * math.sqrt(dim))
 
 
 def _sigma(state: SearchState) -> Array:

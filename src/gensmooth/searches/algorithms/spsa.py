@@ -83,8 +83,5 @@ ALGORITHMS["spsa"] = Algorithm(
     num_directions=1,
 )
 ALGORITHMS["spsa-1"] = Algorithm(
-    partial(make, measurements=1),
-    "SPSA, one measurement",
-    "±1, one point",
-    "Spall (1997)",
+    partial(make, measurements=1), "SPSA, one measurement", "±1, one point", "Spall (1997)"
 )

@@ -60,19 +60,13 @@ class Transform(NamedTuple):
 class XNES(Population):
     """The exponential natural evolution strategy, for up to 2000 parameters.
 
+    The other arguments are those of :class:`~gensmooth.searches.algorithms.population.Population`.
+    Points outside the bounds are projected, but the distribution is updated with the points before
+    projection. Dropped values are not ranked.
+
     Args:
         population: λ, points per step; by default 4 + ⌊3 ln d⌋.
         spacing: The first standard deviation, in units of ``x_scale``.
-        x_scale: This and the following arguments are those of
-            :class:`~gensmooth.searches.algorithms.population.Population`.
-        samples: See ``x_scale``.
-        num_samples: See ``x_scale``.
-        maximize: See ``x_scale``.
-        bounds: See ``x_scale``. Points are projected; the distribution is updated with the points
-            before projection.
-        on_failure: See ``x_scale``. Dropped values are not ranked.
-        min_fraction: See ``x_scale``.
-        threads: See ``x_scale``.
         mean_rate: η_δ.
         scale_rate: η_σ; by default (9 + 3 ln d)/(5 d √d).
         shape_rate: η_B; the same default.

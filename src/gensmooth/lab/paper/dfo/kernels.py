@@ -28,10 +28,11 @@ _C = tuple((-1) ** k / math.factorial(2 * k) for k in range(12))
 
 @njit(nogil=True, error_model="numpy")
 def _cosine(t):
-    """Return the cosine, to rounding up to |t| = 10^6, then within the rounding of t; vectorises.
+    """Return cos t, in a form that vectorises.
 
-    t = qπ + r with |r| ≤ π/2, cos t = (−1)^q cos r, the last by its Taylor series. The
-    compiler must not reorder it: the order of the three subtractions makes r exact.
+    Up to |t| = 10^6 the error is that of rounding the result; beyond, that of rounding t. With
+    t = qπ + r and |r| ≤ π/2, cos t = (−1)^q cos r, and cos r is computed by its Taylor series. The
+    compiler must not reorder the three subtractions: their order makes r exact.
     """
     q = np.floor(t * (1.0 / math.pi) + 0.5)
     r = ((t - q * _PI_1) - q * _PI_2) - q * _PI_3
@@ -64,7 +65,7 @@ def _rosenbrock(x):
 def _hm(x):
     total = 0.0
     for j in range(len(x)):
-        v = x[j] if abs(x[j]) > 1e-150 else 1e-150  # for the cosine: at 0 the limit is 0
+        v = x[j] if abs(x[j]) > 1e-150 else 1e-150  # 1/0 has no cosine; the limit is 0
         total += x[j] * x[j] * (1.1 + _cosine(1.0 / v))
     return total
 
@@ -89,7 +90,7 @@ def values(kind, x, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def noise(key, index, out):
-    """Return the normals of one noisy evaluation: d for the side point, then one for its weight."""
+    """``out`` = the normals of one noisy evaluation: d for the side point, one for its weight."""
     buffer = np.empty(padded(len(out)), np.float32)
     normals(key, index, 0, len(out), buffer)
     out[:] = buffer[: len(out)]
@@ -97,7 +98,7 @@ def noise(key, index, out):
 
 @njit(nogil=True, error_model="numpy")
 def _noisy_mean(settings, key, first, x, value, side, buffer):
-    """The mean of the noisy values of evaluations ``first``, … at x, where f(x) = ``value``."""
+    """Return the mean of the noisy values of evaluations ``first``, … at x; f(x) = ``value``."""
     if settings.level == 0.0:
         return value
     dim = len(x)

@@ -103,7 +103,12 @@ class NoisyFunction:
     noise_level: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        if self.name not in FUNCTIONS:
+            hint = checks.did_you_mean(self.name, FUNCTIONS)
+            raise ValueError(
+                f"There is no noisy function {self.name!r}.{hint} Known: {', '.join(FUNCTIONS)}, "
+                "and nevergrad:NAME for Nevergrad's own."
+            )
         checks.nonnegative("noise_level", self.noise_level)
 
     def __call__(self, x: Array, rng: np.random.Generator | Sequence[np.random.Generator]) -> Any:
@@ -131,14 +136,6 @@ def noisy_objective(name: str, *, dim: int, noise_level: float = 0.1) -> NoisyOb
     return NoisyFunction(name, noise_level)
 
 
-def _check_name(name: str) -> None:
-    if name not in FUNCTIONS:
-        raise ValueError(
-            f"There is no noisy function {name!r}.{checks.did_you_mean(name, FUNCTIONS)} Known: "
-            f"{', '.join(FUNCTIONS)}, and nevergrad:NAME for Nevergrad's own."
-        )
-
-
 # --- Nevergrad's own functions ------------------------------------------------------------------
 
 # Nevergrad's Styblinski–Tang functions add their own noise, from NumPy's global generator.
@@ -153,7 +150,7 @@ class NevergradFunction:
     of ``rng``, so a value depends only on x and the generator's address.
 
     Args:
-        name: Nevergrad's name of it, such as ``"rastrigin"``.
+        name: Nevergrad's name of the function, such as ``"rastrigin"``.
         dim: d.
         noise_level: λ.
     """
@@ -259,7 +256,7 @@ def run(
         noise_level: λ.
 
     Returns:
-        Series: ``objective``, its value without noise after each round, which is the score too.
+        One series, ``objective``: the value without noise after each round. It ends with the score.
     """
     counts = {
         "num_directions": num_directions,

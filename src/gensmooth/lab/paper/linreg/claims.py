@@ -365,7 +365,8 @@ def _about_few_points(scores: Scores) -> ClaimRow:
         a, b = _sample(scores, "loss", name, where), _sample(scores, "loss", "gs", where)
         if a is None or b is None:
             return None
-        return [_ratio(x, y) for x, y in zip(a, b, strict=True)]
+        # Either loss may be infinite.
+        return [math.inf if math.isinf(x) else x / y for x, y in zip(a, b, strict=True)]
 
     return better(
         Sentence(
@@ -417,11 +418,6 @@ def _about_the_lemma(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow
             )
         )
     return rows
-
-
-def _ratio(a: float, b: float) -> float:
-    """Return the ratio of two losses, either of which may be infinite."""
-    return math.inf if math.isinf(a) else a / b
 
 
 def _sample(scores: Scores, name: str, run: str, where: Where) -> list[float] | None:

@@ -242,7 +242,12 @@ def run(
         iterate = _online(num_samples, dim=dim, seed=seed)
         predictions = _predictions(directions, spacing=spacing, estimator=estimator, **size)
     else:
-        _check_dataset(dataset_size, num_samples)
+        checks.count("dataset_size", dataset_size)
+        if dataset_size < num_samples:
+            raise ValueError(
+                f"`dataset_size` must be at least `num_samples`, {num_samples}, for mini-batches "
+                f"without replacement, but is {dataset_size}."
+            )
         iterate = _offline(num_samples, dim=dim, seed=seed, dataset_size=dataset_size)
         predictions = {}
     task = _Regression(
@@ -301,15 +306,6 @@ def _predictions(
         }
     except NoClosedForm:
         return {}
-
-
-def _check_dataset(dataset_size: int, num_samples: int) -> None:
-    checks.count("dataset_size", dataset_size)
-    if dataset_size < num_samples:
-        raise ValueError(
-            f"`dataset_size` must be at least `num_samples`, {num_samples}, for mini-batches "
-            f"without replacement, but is {dataset_size}."
-        )
 
 
 @cache

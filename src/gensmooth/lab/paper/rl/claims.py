@@ -528,10 +528,7 @@ def _mlp_remains(scores: Scores) -> ClaimRow:
             "BeS above GS": above([("bes", "gs")]),
             "the shrinkage methods above BeS": above(list(product(_SHRUNK, ("bes",)))),
             "the best of the three competitive": better(
-                Sentence("", "", ""),
-                _any_of_ours(scores, [_MLP], _RIVALS),
-                measure,
-                by=-_MARGIN,
+                Sentence("", "", ""), _any_of_ours(scores, [_MLP], _RIVALS), measure, by=-_MARGIN
             ),
         },
     )

@@ -36,9 +36,7 @@ from gensmooth.lab.report.style import method_title
 from gensmooth.lab.report.tables import Cell
 
 _KEYS = ("environment", "policy", "estimator", "num_directions")
-_RARE = (
-    0.03  # the fraction of tests that may be off a panel, so that collapses do not set its scale
-)
+_RARE = 0.03  # share of tests that may be off a panel, so that collapses do not set its scale
 _MAIN = ("Ant", "Walker2d", "ML1-Reach", "HalfCheetahRandVel")
 
 

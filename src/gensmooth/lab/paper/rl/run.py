@@ -139,9 +139,7 @@ def execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:
     return RunRecord(config, progress.series, final, progress.diverged, progress.seconds)
 
 
-def prepare(
-    config: Mapping[str, Any],
-) -> tuple["Trainer", "Local", AbstractContextManager[None]]:
+def prepare(config: Mapping[str, Any]) -> tuple["Trainer", "Local", AbstractContextManager[None]]:
     """Return the training of a run, its rollouts, and a context to run it in.
 
     On the CPU, a run uses one thread; on a GPU, all runs of the process share the simulator.

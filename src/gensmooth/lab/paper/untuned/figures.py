@@ -3,14 +3,7 @@
 from collections.abc import Sequence
 
 from gensmooth.lab.experiments.spec import Outcome, RunRecord
-from gensmooth.lab.paper.untuned.claims import (
-    KEYS,
-    LINEAR,
-    PILOT,
-    Where,
-    best_of_grid,
-    where_of,
-)
+from gensmooth.lab.paper.untuned.claims import KEYS, LINEAR, PILOT, Where, best_of_grid, where_of
 from gensmooth.lab.report.axes import Scale
 from gensmooth.lab.report.curves import (
     Curve,

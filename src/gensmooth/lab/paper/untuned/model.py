@@ -23,7 +23,7 @@ from gensmooth.lab.paper.linreg.model import Data, draw_data
 from gensmooth.lab.paper.protocol import RunResult
 from gensmooth.optimize import minimize
 from gensmooth.results import IntermediateResult
-from gensmooth.searches import Pilot, Search, SearchState
+from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose, check_seed
 
 __all__ = ["OncePerSample", "benchmark", "point_losses", "regression"]
@@ -130,9 +130,8 @@ def _run(
 
     def follow(now: IntermediateResult) -> None:
         nonlocal recommended
-        state = now.state
-        score_until(state.evaluations - 1)  # these rounds ended before the step did
-        recommended = Pilot(budget=rounds * per_round).recommend(state)
+        score_until(now.nfev - 1)  # these rounds ended before the step did
+        recommended = now.search.recommend(now.state)
 
     diverged = False
     try:

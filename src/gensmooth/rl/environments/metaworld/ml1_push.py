@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """ML1-Push: push an object over the table to a point.
 
 With t the point midway between the fingertips, o the object, g the goal, and a superscript 0 for

@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """ML1-Reach: bring the fingertips to a point in the air.
 
 With t the point midway between the fingertips, t⁰ the same when the hand had settled, g the goal,

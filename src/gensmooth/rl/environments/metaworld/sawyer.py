@@ -1,6 +1,3 @@
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Meta-World's Sawyer arm with one object: reset, physics, observation; a task adds its reward.
 
 The hand is welded to a body, the handle, which the action moves (MuJoCo's *mocap*). The gripper has
