@@ -11,7 +11,15 @@ from gensmooth.cli.common import (
     run_and_finish,
 )
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
-from gensmooth.cli.values import POINTS, RAY, SHELL, TRACKERS, read_function, read_scale
+from gensmooth.cli.values import (
+    POINTS,
+    RAY,
+    SHELL,
+    TRACKERS,
+    read_budget,
+    read_function,
+    read_scale,
+)
 
 
 @command(
@@ -33,6 +41,9 @@ from gensmooth.cli.values import POINTS, RAY, SHELL, TRACKERS, read_function, re
             type=str,
             read=read_scale,
             how="In a shell: a number; numbers such as 1,10,0.5; or a .npy file.",
+        ),
+        "budget": Shell(
+            type=str, read=read_budget, how="In a shell: a whole number; or none."
         ),
         "vectorized": Shell(type=bool, how="See --block."),
     },

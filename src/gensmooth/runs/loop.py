@@ -197,7 +197,10 @@ class Run(Generic[S, R, T]):
         return faults
 
     def _announce(self) -> None:
-        """Report whether the run starts or resumes, and from where; notify the observers."""
+        """Report whether the run starts or resumes, from where, and what ends it if not a limit."""
+        endless = self.program.if_endless() if self._deadline == math.inf else None
+        if endless is not None:
+            _log.warning("%s", endless)
         quiet = self._observers is None and self.folder is None
         if quiet and not _log.isEnabledFor(logging.INFO):
             return

@@ -168,6 +168,10 @@ class Program(ABC, Generic[S, R, T]):
         """The number of faults in a step, by kind."""
         return getattr(record, "faults", {})
 
+    def if_endless(self) -> str | None:
+        """Return a warning that says what ends a run without limits; ``None`` if it has one."""
+        return None
+
     def start(self, state: S, start: Start) -> Start:  # noqa: ARG002
         """Return the observers' data at the start; ``start`` has the data common to all runs."""
         return start

@@ -69,7 +69,9 @@ _GROW_SLOWLY = 0.05  # the same above d / 2 pairs, where more pairs only average
 _SHRINK = 0.1  # decrease of log(pairs) if noise is small
 _GROWTH_PERIOD = 100.0  # evaluations per parameter in which the smallest population grows by √2
 _GROWTH_PERIOD_NOISY = 30.0  # the same for noisy values
-_MAX_PAIRS = 20  # pairs per parameter; more only if a step costs at most 1/10 of all evaluations
+# Pairs per parameter; with a budget also more, if a step costs at most 1/10 of all evaluations so
+# far. Without a budget, nothing would end that growth.
+_MAX_PAIRS = 20
 _STEPS_LEFT = 10  # a larger population must leave enough budget for this many steps
 # Spacing
 _WIDEN_IN_NOISE = 0.1  # growth of log σ if noise dominates, so that pairs differ by more than noise
@@ -209,7 +211,7 @@ class MirroredES(AdaptiveSearch):
             lowest=lowest,
         )
         exact = known.noisy is Noise.EXACT and self.samples is None and like.dtype.itemsize == 8
-        if exact and d <= EXACT_UP_TO and self.budget - spent >= _PROBE_FROM * d:
+        if exact and d <= EXACT_UP_TO and self.planned - spent >= _PROBE_FROM * d:
             units = np.broadcast_to(known.units, (d,)).copy()
             request = make_request(
                 RequestKind.FIRST_METRIC,
@@ -275,16 +277,16 @@ class MirroredES(AdaptiveSearch):
         spent: int,
         factor: Array | None = None,
     ) -> PointRequest:
-        """Return the request for the next pairs; the last step uses the rest of the budget."""
+        """Return the request for the next pairs; the last step uses the rest of a budget."""
         pairs = round(evolution.pairs)
         repeats = int(evolution.steps % _RECHECK_AFTER == 0)  # noise may appear later in a run
         if known.knows_noise:
             repeats = 0
         elif known.noisy is Noise.NOISY:
             repeats, _ = due_repeats(evolution, pairs)
-        left = (self.budget - spent - self.final_count(known)) // self.num_samples
+        left = (self.planned - spent - self.final_count(known, spent)) / self.num_samples
         if 2 * pairs + repeats > left:
-            fewer = left // 2
+            fewer = int(left // 2)
             if fewer >= (1 if known.noisy is Noise.EXACT else (pairs + 1) // 2):
                 pairs, repeats = min(pairs, fewer), 0
         scale = np.zeros(0, dtype)
@@ -375,7 +377,7 @@ class MirroredES(AdaptiveSearch):
         evolution = adapt_population(
             evolution._replace(evaluations=evaluations),
             noisy=known.noisy is Noise.NOISY,
-            left=(self.budget - response.spent) / self.num_samples,
+            left=(self.planned - response.spent) / self.num_samples,
             bound=self.most_directions,
             widest=self.widest,
         )
@@ -930,7 +932,7 @@ def adapt_population(
     Args:
         now: The memory after the step.
         noisy: Whether values are noisy.
-        left: The number of evaluations left.
+        left: The number of evaluations left: ∞ if the budget is unknown.
         bound: The largest population, in pairs.
         widest: The largest spacing.
     """
@@ -946,7 +948,9 @@ def adapt_population(
         pairs *= math.exp(memory * speed * push)
         wider = now.spacing * math.exp(memory * _WIDEN_IN_NOISE * max(push, 0.0))
         now = now._replace(spacing=max(min(wider, widest), now.spacing))
-    largest = max(_MAX_PAIRS * d, now.evaluations / 20)  # a step evaluates two points per pair
+    largest = _MAX_PAIRS * d
+    if math.isfinite(left):
+        largest = max(largest, now.evaluations / 20)  # a step evaluates two points per pair
     largest = max(min(largest, left / (2 * _STEPS_LEFT)), now.pairs)
     pairs = max(min(pairs, largest), now.min_pairs)
     return now._replace(pairs=pairs if bound is None else min(pairs, float(bound)))
