@@ -78,9 +78,7 @@ def test_on_exact_values_it_ends_by_itself(dim, dtype):
     result = gs.minimize(sphere, np.zeros(dim, dtype), budget=None, seed=0)
     assert (result.reason, result.success) == ("converged", True)
     assert result.fun < 1e-8 * 9 * dim
-    with_a_budget = gs.minimize(
-        sphere, np.zeros(dim, dtype), budget=10**9, restarts=False, seed=0
-    )
+    with_a_budget = gs.minimize(sphere, np.zeros(dim, dtype), budget=10**9, restarts=False, seed=0)
     assert np.array_equal(result.x, with_a_budget.x)  # a huge budget plans the same steps
 
 

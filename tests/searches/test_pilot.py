@@ -643,6 +643,27 @@ def test_few_values_have_an_honest_error():
     assert scipy.stats.binomtest(int(narrow), len(runs), 0.9).pvalue < 1e-6
 
 
+def test_the_spacing_does_not_grow_forever_where_every_value_is_worse():
+    """A slope without an end, whose values are all worse, or all better, than the one at the start.
+
+    On a steeper slope, the worse values would become infinite, which ends a run.
+    """
+
+    def last_spacing(start_value: float) -> float:
+        search = gs.MirroredES(budget=10**6)
+        state = search.init(np.zeros(5), seed=0)
+        memory = state.kept.memory._replace(start_value=start_value)
+        state = state._replace(kept=state.kept._replace(memory=memory))
+        for _ in range(60):
+            batch = search.ask(state)
+            values = [1e9 - x[0] for x in batch.points()]
+            state, _ = search.tell(state, batch, values)
+        return state.kept.memory.spacing
+
+    assert 5 < last_spacing(0.0) <= 10
+    assert last_spacing(2e9) > 100
+
+
 @pytest.mark.parametrize("target", [1.0, 0.05])
 def test_a_first_spread_that_is_too_wide_is_found_out(target):
     def far(x):

@@ -42,9 +42,7 @@ from gensmooth.cli.values import (
             read=read_scale,
             how="In a shell: a number; numbers such as 1,10,0.5; or a .npy file.",
         ),
-        "budget": Shell(
-            type=str, read=read_budget, how="In a shell: a whole number; or none."
-        ),
+        "budget": Shell(type=str, read=read_budget, how="In a shell: a whole number; or none."),
         "vectorized": Shell(type=bool, how="See --block."),
     },
     common=(

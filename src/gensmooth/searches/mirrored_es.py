@@ -78,6 +78,7 @@ _WIDEN_IN_NOISE = 0.1  # growth of log σ if noise dominates, so that pairs diff
 _WIDEN_IF_FLAT = 1.5  # factor of σ after a step whose values are all equal
 _SHRINK_ON_FAILURE = 0.3  # factor of σ after a step without a finite value
 _MAX_OVER_MEAN = 3.0  # largest spacing of one parameter, relative to `widest`
+_WIDEST_IF_WORSE = 10.0  # units: σ does not grow beyond if all exact values exceed the start's
 _MAX_LOG_CHANGE = 1.0  # largest growth of log σ in a step, as in pycma
 # First spacing
 _BEST_CURVATURE = 0.4  # derived: see :func:`shorter_first_spacing`
@@ -365,6 +366,8 @@ class MirroredES(AdaptiveSearch):
             weighted = self._full_metric_step(known, request, response, weights, negative_weights)
         else:
             weighted = self._diagonal_step(evolution, request, response, weights)
+        lowest, highest = float(values[finite].min()), float(values[finite].max())
+        before = evolution.spacing
         evolution, factor = adapt(
             evolution,
             weighted.step,
@@ -374,6 +377,9 @@ class MirroredES(AdaptiveSearch):
             widest=self.widest,
             factor=weighted.factor,
         )
+        if known.noisy is Noise.EXACT and lowest > evolution.start_value:
+            widest = max(before, _WIDEST_IF_WORSE)  # wider steps would lead up ever steeper walls
+            evolution = evolution._replace(spacing=min(evolution.spacing, widest))
         evolution = adapt_population(
             evolution._replace(evaluations=evaluations),
             noisy=known.noisy is Noise.NOISY,
@@ -384,7 +390,6 @@ class MirroredES(AdaptiveSearch):
         x = like.reshape(-1)
         if not all_equal:
             x = self.clipped(x + (request.spacing * weighted.change).astype(x.dtype), like)
-        lowest, highest = float(values[finite].min()), float(values[finite].max())
         stale = known.noisy is Noise.EXACT and highest - lowest <= max(
             _ROUNDING * abs(lowest), _HOPELESS * (lowest - known.best)
         )
