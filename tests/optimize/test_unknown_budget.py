@@ -86,7 +86,10 @@ def test_without_progress_it_ends_too():
     def steps(x) -> float:
         return float(np.floor(np.abs(x - 3)).sum())
 
-    for fun in (steps, lambda x: 1.0):
+    def flat(x) -> float:  # noqa: ARG001
+        return 1.0
+
+    for fun in (steps, flat):
         assert gs.minimize(fun, np.full(5, 20.2), budget=None, seed=0).reason == "converged"
 
 
@@ -99,7 +102,7 @@ def test_noise_is_averaged_by_a_bounded_number_of_points():
     """Only noise is left at the optimum. With a budget, the population may grow with it."""
     rng, dim = np.random.default_rng(0), 3
 
-    def only_noise(x) -> float:
+    def only_noise(x) -> float:  # noqa: ARG001
         return float(rng.standard_normal())
 
     how = {"x0": np.zeros(dim), "max_steps": 200, "seed": 0}
