@@ -224,7 +224,7 @@ def minimize(
             learning_rate=learning_rate,
             x_scale=x_scale,
             unit=None if logs is None else logs.units(x, bounds),
-            budget=checks.optional(count, "budget", budget),
+            budget=None if budget is None else count("budget", budget),
             max_steps=checks.optional(count, "max_steps", max_steps),
             noise=noise,
             restarts=checks.optional(checks.flag, "restarts", restarts),

@@ -184,11 +184,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             return End("max_steps")
         return None
 
-    def if_endless(self) -> str | None:
+    def what_ends_it(self) -> str:
         """See :class:`~gensmooth.runs.Program`."""
         limits = self.limits
-        if limits.budget is not None or limits.max_steps is not None:
-            return None
         ends = {
             "a value reaches the target": limits.target is not None,
             "ten steps in a row are shorter than the tolerance": limits.tolerance is not None,
@@ -539,7 +537,7 @@ def checked_limits(search: Search, limits: Limits, x: Array) -> Limits:
     """Check a user's limits: they must allow a first step and the final value."""
     first, num_samples = search.next_evaluations(search.init(x, seed=0)), search.num_samples
     least = first + num_samples
-    budget = checks.optional(count, "budget", limits.budget)
+    budget = None if limits.budget is None else count("budget", limits.budget)
     if budget is not None and budget < least:
         raise ValueError(
             f"`budget` is {budget}, but one step takes {first} evaluations and the "

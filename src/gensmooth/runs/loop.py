@@ -24,7 +24,7 @@ from gensmooth.observe.observers import Observers, Start
 from gensmooth.runs.config import Every
 from gensmooth.runs.folder import RunFolder, RunProgress, Scratch, config_of
 from gensmooth.runs.program import Program, R, S, T
-from gensmooth.runs.stopping import End
+from gensmooth.runs.stopping import End, Limits
 
 _log = logging.getLogger("gensmooth")
 
@@ -198,9 +198,10 @@ class Run(Generic[S, R, T]):
 
     def _announce(self) -> None:
         """Report whether the run starts or resumes, from where, and what ends it if not a limit."""
-        endless = self.program.if_endless() if self._deadline == math.inf else None
-        if endless is not None:
-            _log.warning("%s", endless)
+        limits = self.program.limits
+        unlimited = isinstance(limits, Limits) and limits.budget is None is limits.max_steps
+        if unlimited and self._deadline == math.inf:
+            _log.warning("%s", self.program.what_ends_it())
         quiet = self._observers is None and self.folder is None
         if quiet and not _log.isEnabledFor(logging.INFO):
             return
