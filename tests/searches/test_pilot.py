@@ -418,11 +418,16 @@ def test_many_parameters_take_coins():
 
 
 def test_it_falls_back_on_ranks_where_a_gradient_is_too_dear():
-    for options in ({"budget": 19 * 6}, {"x0": np.zeros(6, np.float32)}, {"x0": np.zeros(501)}):
+    def phases(**options) -> set[RequestKind]:
         passed = Passed()
-        given = {"x0": np.zeros(6), "budget": 2000, "max_steps": 3} | options
+        given = {"x0": np.zeros(6), "budget": 30_000, "max_steps": 3} | options
         gs.minimize(bowl, callback=passed, seed=0, **given)
-        assert RequestKind.FORWARD_DIFFERENCES not in {phase for phase, _, _ in passed.steps}
+        return {phase for phase, _, _ in passed.steps}
+
+    for dear in ({"budget": 19 * 6}, {"x0": np.zeros(6, np.float32)}, {"x0": np.zeros(1001)}):
+        assert RequestKind.FORWARD_DIFFERENCES not in phases(**dear)
+    for cheap in ({}, {"budget": 20 * 6}, {"x0": np.zeros(1000)}):
+        assert RequestKind.FORWARD_DIFFERENCES in phases(**cheap)
 
 
 # --- bounds ------------------------------------------------------------------------------------

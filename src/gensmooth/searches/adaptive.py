@@ -45,7 +45,8 @@ Array = NDArray[Any]
 
 # Found by experiment: with more parameters, these features cost more than they gain.
 METRIC_UP_TO = 2000  # parameters; beyond, directions are signs, from which no metric is learned
-EXACT_UP_TO = 500  # parameters; beyond, a difference along every axis costs too much
+NEWTON_UP_TO = 1000  # parameters; beyond, a step of QuasiNewton needs too many evaluations
+EXACT_UP_TO = 500  # parameters; beyond, MirroredES has no second difference along every axis
 # Evaluations reserved for the final value (our choice): its error bar needs a few of them, and the
 # search should keep the rest.
 _FINAL_FRACTION = 200  # one evaluation in this many, ...

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.directions.draw import Address, normals
 from gensmooth.searches.adaptive import (
-    EXACT_UP_TO,
     METRIC_UP_TO,
+    NEWTON_UP_TO,
     AdaptiveSearch,
     Knowledge,
     Noise,
@@ -401,7 +401,7 @@ class Pilot(AdaptiveSearch):
     def _initial_control(self, x: Array, known: Knowledge) -> Control:
         """Return the memory of the phases before their first steps."""
         d, dtype = x.size, x.dtype
-        exact = self.samples is None and dtype.itemsize == 8 and d <= EXACT_UP_TO
+        exact = self.samples is None and dtype.itemsize == 8 and d <= NEWTON_UP_TO
         learns_metric = d <= METRIC_UP_TO and not self._descends
         evolution = initial_evolution(
             d, dtype, learns_metric=learns_metric, pairs=self._evolution.first_pairs(d)
