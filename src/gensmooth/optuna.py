@@ -57,7 +57,7 @@ class GensmoothSampler(BaseSampler):
     Args:
         method: A method's name, or ``"auto"``, which needs no settings.
         seed: Makes a study repeatable. If the study already has a seed, that one is used.
-        budget: The planned number of trials; 10,000 if you do not know it.
+        budget: The planned number of trials; ``None`` if you do not know it.
         x0: The start, by parameter name; by default, the middle of each range.
         num_workers: The number of trials that run at the same time.
         num_directions: L; for ``"auto"``, the number of pairs with which its evolution strategy

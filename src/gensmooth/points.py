@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
-from gensmooth.searches.choose import BUDGET, choose, methods
+from gensmooth.searches.choose import choose, methods
 from gensmooth.searches.protocol import Search
 from gensmooth.searches.wanted import Wanted
 
@@ -123,7 +123,7 @@ def make_search(dim: int, wanted: Wanted) -> Search:
     """
     wanted = replace(
         wanted,
-        budget=checks.optional(checks.count, "budget", wanted.budget) or BUDGET,
+        budget=checks.optional(checks.count, "budget", wanted.budget),
         workers=checks.count("workers", wanted.workers),
         on_failure="drop",
         min_fraction=_MIN_FRACTION,

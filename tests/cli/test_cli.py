@@ -260,6 +260,17 @@ def test_objects_in_words(words, python):
     assert found["x"] == same.x.tolist()
 
 
+@pytest.mark.usefixtures("here")
+def test_a_budget_may_be_unknown_or_round(caplog):
+    words = ("minimize", "model:loss", "--x0", "zeros:2", "--seed", 1, "--json", "--budget")
+    assert json.loads(run(*words, "none").stdout)["reason"] == "converged"
+    assert "goes on until the search converges" in caplog.text
+    assert json.loads(run(*words, "1e2").stdout)["nfev"] <= 100
+    for wrong in ("1.5", "many", "nan", "inf"):
+        found = run(*words, wrong)
+        assert "`--budget` must be a whole number or none" in found.output + str(found.exception)
+
+
 def test_callbacks_blocks_and_trackers(here):
     common = ["--x0", "zeros:2", "-b", "100", "--seed", "1"]
     stopped = run("minimize", "model:loss", *common, "--callback", "model:stop")

@@ -417,11 +417,16 @@ def test_many_parameters_take_coins():
 
 
 def test_it_falls_back_on_ranks_where_a_gradient_is_too_dear():
-    for options in ({"budget": 19 * 6}, {"x0": np.zeros(6, np.float32)}, {"x0": np.zeros(501)}):
+    def phases(**options) -> set[RequestKind]:
         passed = Passed()
-        given = {"x0": np.zeros(6), "budget": 2000, "max_steps": 3} | options
+        given = {"x0": np.zeros(6), "budget": 30_000, "max_steps": 3} | options
         gs.minimize(bowl, callback=passed, seed=0, **given)
-        assert RequestKind.FORWARD_DIFFERENCES not in {phase for phase, _, _ in passed.steps}
+        return {phase for phase, _, _ in passed.steps}
+
+    for dear in ({"budget": 19 * 6}, {"x0": np.zeros(6, np.float32)}, {"x0": np.zeros(1001)}):
+        assert RequestKind.FORWARD_DIFFERENCES not in phases(**dear)
+    for cheap in ({}, {"budget": 20 * 6}, {"x0": np.zeros(1000)}):
+        assert RequestKind.FORWARD_DIFFERENCES in phases(**cheap)
 
 
 # --- bounds ------------------------------------------------------------------------------------
@@ -640,6 +645,27 @@ def test_few_values_have_an_honest_error():
     assert scipy.stats.binomtest(int(covered), len(runs), 0.9).pvalue > 1e-3
     narrow = np.count_nonzero(np.abs(errors) < scipy.stats.t.ppf(0.95, 4) / 4)
     assert scipy.stats.binomtest(int(narrow), len(runs), 0.9).pvalue < 1e-6
+
+
+def test_the_spacing_does_not_grow_forever_where_every_value_is_worse():
+    """A slope without an end, whose values are all worse, or all better, than the one at the start.
+
+    On a steeper slope, the worse values would become infinite, which ends a run.
+    """
+
+    def last_spacing(start_value: float) -> float:
+        search = gs.MirroredES(budget=10**6)
+        state = search.init(np.zeros(5), seed=0)
+        memory = state.kept.memory._replace(start_value=start_value)
+        state = state._replace(kept=state.kept._replace(memory=memory))
+        for _ in range(60):
+            batch = search.ask(state)
+            values = [1e9 - x[0] for x in batch.points()]
+            state, _ = search.tell(state, batch, values)
+        return state.kept.memory.spacing
+
+    assert 5 < last_spacing(0.0) <= 10
+    assert last_spacing(2e9) > 100
 
 
 @pytest.mark.parametrize("target", [1.0, 0.05])

@@ -6,7 +6,15 @@ from typing import Any
 
 from gensmooth.cli.common import REPORT, add_evaluator_and_trackers, choose_out, run_and_finish
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
-from gensmooth.cli.values import POINTS, RAY, SHELL, TRACKERS, read_function, read_scale
+from gensmooth.cli.values import (
+    POINTS,
+    RAY,
+    SHELL,
+    TRACKERS,
+    read_budget,
+    read_function,
+    read_scale,
+)
 
 
 @command(
@@ -29,6 +37,7 @@ from gensmooth.cli.values import POINTS, RAY, SHELL, TRACKERS, read_function, re
             read=read_scale,
             how="In a shell: a number; numbers such as 1,10,0.5; or a .npy file.",
         ),
+        "budget": Shell(type=str, read=read_budget, how="In a shell: a whole number; or none."),
         "vectorized": Shell(type=bool, how="See --block."),
     },
     common=(

@@ -175,6 +175,18 @@ def read_target(text: str) -> Any:
         ) from None
 
 
+def read_budget(text: str) -> int | None:
+    """Return a number of evaluations, or ``None``."""
+    if text == "none":
+        return None
+    try:
+        if float(text).is_integer():
+            return int(float(text))  # 1e5, for example
+        raise ValueError
+    except ValueError:
+        raise ValueError(f"`--budget` must be a whole number or none, but is {text!r}.") from None
+
+
 def read_workers(text: str) -> Any:
     """Return a number, an evaluator, or a user's map-like callable."""
     try:

@@ -24,7 +24,7 @@ class Start(NamedTuple):
         step: The number of steps completed before.
         evaluations: The number of evaluations completed before.
         budget: The maximum number of evaluations, counted from the run's beginning; ``None`` if
-            only the number of steps is limited.
+            they are not limited.
         max_steps: The maximum number of steps, counted from the run's beginning.
         words: Other terms for the names that displays show, such as ``{"step": "iteration"}``.
         message: Whether the run starts or resumes, and from where, as a sentence.

@@ -108,7 +108,8 @@ def _on_progress(
     if noise and gain < _SIGNIFICANT * gain_error:
         return [
             f"The gain ({gain:.3g}) is within the noise of a value ({noise:.3g}): the start may "
-            "have been as good. To find out, increase `budget` or `num_samples`."
+            "have been as good. To find out, allow more evaluations, or increase "
+            "`num_samples`."
         ]
     return []
 

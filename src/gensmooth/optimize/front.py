@@ -69,7 +69,7 @@ def minimize(
     x_scale: Any = None,
     threads: int = 1,
     # when it ends
-    budget: int = 10_000,
+    budget: int | None = 10_000,
     max_steps: int | None = None,
     max_seconds: float | None = None,
     target: float | None = None,
@@ -149,14 +149,16 @@ def minimize(
             of the distance between the bounds, or else the size of x0. Other methods multiply their
             spacing by it.
         threads: Threads of the kernels on large problems. The result does not depend on it.
-        budget: The maximum number of evaluations.
+        budget: The maximum number of evaluations, 10,000 by default; ``None`` if you do not know
+            it. The run then ends as the other limits say, or once the default search has converged
+            on exact values. A warning says so if it may never end.
         max_steps: The maximum number of steps.
         max_seconds: Stop after the first step that ends later than this many seconds after the
             call. A later call with the same ``folder`` continues, with its own time limit.
         target: Stop when a step's value reaches this.
         tolerance: Stop when ten steps in a row move x by less than this times 1 + ‖x‖.
         restarts: What the default search does once it has converged on exact values and evaluations
-            are left: start again elsewhere (the default), or with ``False`` stop.
+            are left: start again elsewhere (the default with a budget), or with ``False`` stop.
         workers: 1 evaluates in this process, n in n processes, −1 in one process per core; or a
             map-like callable such as ``executor.map``; or an evaluator such as
             ``gs.evaluators.Ray()``. The result does not depend on it.
@@ -222,7 +224,7 @@ def minimize(
             learning_rate=learning_rate,
             x_scale=x_scale,
             unit=None if logs is None else logs.units(x, bounds),
-            budget=count("budget", budget),
+            budget=None if budget is None else count("budget", budget),
             max_steps=checks.optional(count, "max_steps", max_steps),
             noise=noise,
             restarts=checks.optional(checks.flag, "restarts", restarts),

@@ -184,6 +184,22 @@ class Minimization(Program[MinimizeState, Record, Result]):
             return End("max_steps")
         return None
 
+    def what_ends_it(self) -> str:
+        """See :class:`~gensmooth.runs.Program`."""
+        limits = self.limits
+        ends = {
+            "a value reaches the target": limits.target is not None,
+            "ten steps in a row are shorter than the tolerance": limits.tolerance is not None,
+            "the callback returns true": self.callback is not None,
+            "the search converges, which it cannot if values are noisy": self.search.may_converge(),
+        }
+        possible = [end for end, applies in ends.items() if applies]
+        until = f"until {', or until '.join(possible)}, or until" if possible else "until"
+        return (
+            f"There is no limit: the run goes on {until} you press Ctrl-C, which returns the "
+            "result so far. To limit it, pass `budget`, `max_steps` or `max_seconds`."
+        )
+
     def _is_stopped(self, state: MinimizeState, info: StepInfo) -> bool:
         """Call the callback, and return whether it stops the run."""
         assert self.callback is not None
@@ -412,7 +428,10 @@ class Minimization(Program[MinimizeState, Record, Result]):
     def extended(self, limits: Limits, step: int) -> "Minimization":
         """Return the run with other limits from ``step`` on."""
         before = {"until_step": step, **describe_parts(self.limits, Limits._fields)}
-        search = for_limits(self.search, self.falling_rate, limits.budget, limits.max_steps)
+        search = self.search
+        if limits.budget != self.limits.budget:
+            search = search.with_budget(limits.budget)
+        search = for_limits(search, self.falling_rate, limits.budget, limits.max_steps)
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
 
     def pack(self, state: MinimizeState) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -519,8 +538,8 @@ def checked_limits(search: Search, limits: Limits, x: Array) -> Limits:
     """Check a user's limits: they must allow a first step and the final value."""
     first, num_samples = search.next_evaluations(search.init(x, seed=0)), search.num_samples
     least = first + num_samples
-    budget = count("budget", limits.budget)
-    if budget < least:
+    budget = None if limits.budget is None else count("budget", limits.budget)
+    if budget is not None and budget < least:
         raise ValueError(
             f"`budget` is {budget}, but one step takes {first} evaluations and the "
             f"final value {num_samples}: allow at least {least}, or lower `num_directions`."

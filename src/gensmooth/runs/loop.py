@@ -24,7 +24,7 @@ from gensmooth.observe.observers import Observers, Start
 from gensmooth.runs.config import Every
 from gensmooth.runs.folder import RunFolder, RunProgress, Scratch, config_of
 from gensmooth.runs.program import Program, R, S, T
-from gensmooth.runs.stopping import End
+from gensmooth.runs.stopping import End, Limits
 
 _log = logging.getLogger("gensmooth")
 
@@ -197,7 +197,11 @@ class Run(Generic[S, R, T]):
         return faults
 
     def _announce(self) -> None:
-        """Report whether the run starts or resumes, and from where; notify the observers."""
+        """Report whether the run starts or resumes, from where, and what ends it if not a limit."""
+        limits = self.program.limits
+        unlimited = isinstance(limits, Limits) and limits.budget is None is limits.max_steps
+        if unlimited and self._deadline == math.inf:
+            _log.warning("%s", self.program.what_ends_it())
         quiet = self._observers is None and self.folder is None
         if quiet and not _log.isEnabledFor(logging.INFO):
             return

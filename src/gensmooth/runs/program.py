@@ -168,6 +168,10 @@ class Program(ABC, Generic[S, R, T]):
         """The number of faults in a step, by kind."""
         return getattr(record, "faults", {})
 
+    def what_ends_it(self) -> str:
+        """Return what ends a run without limits, as a warning at its beginning."""
+        return "There is no limit: the run goes on until you press Ctrl-C."
+
     def start(self, state: S, start: Start) -> Start:  # noqa: ARG002
         """Return the observers' data at the start; ``start`` has the data common to all runs."""
         return start

@@ -75,7 +75,7 @@ class Limits(NamedTuple):
     """When a run stops; see :func:`gensmooth.minimize`.
 
     Attributes:
-        budget: The maximum number of evaluations.
+        budget: The maximum number of evaluations; ``None`` if it is unknown.
         max_steps: The maximum number of steps.
         target: Stop when a value reaches this target.
         tolerance: Stop when ten consecutive steps are shorter than this times 1 + ‖x‖.
@@ -90,7 +90,7 @@ class Limits(NamedTuple):
     def from_json(cls, stored: Mapping[str, Any]) -> "Limits":
         """Read and check limits from JSON."""
         budget, max_steps, target, tolerance = (stored[name] for name in cls._fields)
-        if type(budget) is not int or type(max_steps) not in (int, type(None)):
+        if not {type(budget), type(max_steps)} <= {int, type(None)}:
             raise TypeError("`budget` or `max_steps` is not a whole number")
         return cls(
             budget,

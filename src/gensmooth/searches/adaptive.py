@@ -44,7 +44,8 @@ Array = NDArray[Any]
 
 # Found by experiment: with more parameters, these features cost more than they gain.
 METRIC_UP_TO = 2000  # parameters; beyond, directions are signs, from which no metric is learned
-EXACT_UP_TO = 500  # parameters; beyond, a difference along every axis costs too much
+NEWTON_UP_TO = 1000  # parameters; beyond, a step of QuasiNewton needs too many evaluations
+EXACT_UP_TO = 500  # parameters; beyond, MirroredES has no second difference along every axis
 # Evaluations reserved for the final value (our choice): its error bar needs a few of them, and the
 # search should keep the rest.
 _FINAL_FRACTION = 200  # one evaluation in this many, ...
@@ -187,7 +188,7 @@ class AdaptiveSearch(Search):
     """A search that adapts its spacing and step: the pilot, or one of its phases.
 
     Args:
-        budget: The number of evaluations that the search plans for.
+        budget: The number of evaluations that the search plans for; ``None`` if it is unknown.
         num_directions: Directions (or mirrored pairs) per step; by default, chosen from d.
         most_directions: The largest number of directions per step.
         x_scale: The typical size of a change of each parameter: a number, or one per parameter. By
@@ -203,10 +204,10 @@ class AdaptiveSearch(Search):
     """
 
     reach = "x_scale"
-    if_worse = "pass a generator to the objective (`samples=`), or raise `budget`."
+    if_worse = "pass a generator to the objective (`samples=`), or allow more evaluations."
     survives_failures = True
 
-    budget: int
+    budget: int | None
     num_directions: int | None = None
     most_directions: int | None = None
     x_scale: Any = None
@@ -216,7 +217,7 @@ class AdaptiveSearch(Search):
     def __post_init__(self) -> None:
         checks.settle(
             self,
-            budget=checks.count("budget", self.budget, 0),
+            budget=checks.optional(checks.count, "budget", self.budget, least=0),
             num_directions=checks.optional(checks.count, "num_directions", self.num_directions),
             most_directions=checks.optional(
                 checks.count, "most_directions", self.most_directions, least=2
@@ -359,16 +360,22 @@ class AdaptiveSearch(Search):
             knows_noise=False,
         )
 
-    def final_count(self, known: Knowledge) -> int:
+    @property
+    def planned(self) -> float:
+        """The number of evaluations that the search plans for: ∞ if the budget is unknown."""
+        return math.inf if self.budget is None else self.budget
+
+    def final_count(self, known: Knowledge, spent: int) -> int:
         """Return how many evaluations are reserved for the recommended point.
 
         One if values are exact. If they are noisy: 0.5 % of the budget, at least five as long as
-        they take no more than 5 % of it, and at most 30.
+        they take no more than 5 % of it, and at most 30. An unknown budget counts as what has been
+        spent.
         """
         n = self.num_samples
         if not (known.noisy == Noise.NOISY and known.noise2 > 0):
             return n
-        points = self.budget // n
+        points = (spent if self.budget is None else self.budget) // n
         few = min(points // _FEW_FINALS_SHARE, _FEW_FINALS)
         return n * min(max(points // _FINAL_FRACTION, few, 1), _MAX_FINALS)
 
@@ -430,8 +437,8 @@ class AdaptiveSearch(Search):
         """Return the search for workers, which use one thread each."""
         return replace(self, threads=1)
 
-    def with_budget(self, budget: int) -> Self:
-        """Return the search for a different budget."""
+    def with_budget(self, budget: int | None) -> Self:
+        """Return the search for a different budget; ``None`` if it is unknown."""
         return replace(self, budget=budget)
 
     def recommend(self, state: SearchState) -> Array:
@@ -454,7 +461,7 @@ class AdaptiveSearch(Search):
 
     def final_evaluations(self, state: SearchState) -> int:
         """Return :meth:`final_count` for what this state knows."""
-        return self.final_count(kept_of(state).known)
+        return self.final_count(kept_of(state).known, state.evaluations)
 
     def final_value(
         self,

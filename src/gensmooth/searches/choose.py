@@ -113,13 +113,13 @@ def _pilot(x: Array, wanted: Wanted) -> Pilot:
     if number is None and wanted.workers > usual_directions(x.size):
         number = -(-wanted.workers // 2)
     arguments: dict[str, Any] = {
-        "budget": wanted.budget or 0,
+        "budget": wanted.budget,
         "num_directions": number,
         "x_scale": wanted.scale,
+        # Without a budget, it reports that it has converged: nothing else would end the run.
+        "restarts": wanted.budget is not None if wanted.restarts is None else wanted.restarts,
         **wanted.shared,
     }
-    if wanted.restarts is not None:
-        arguments["restarts"] = wanted.restarts
     return Pilot(**arguments | dict(wanted.pilot))
 
 
@@ -167,18 +167,18 @@ def usual_directions(dim: int) -> int:
 def falling(
     rate: float, search: RandomSearch, budget: int | None, max_steps: int | None = None
 ) -> Optimizer:
-    """Return Adam whose rate falls from ``rate`` to 0 over the steps that the limits allow."""
-    steps = max(1, (budget or 0) // len(search.plan))
-    if max_steps is not None:
-        steps = min(steps, max_steps)
-    return optimizers.adam(optimizers.cosine_decay(rate, steps=steps))
+    """Return Adam whose rate falls from ``rate`` to 0 over the steps that the limits allow.
+
+    If nothing limits the steps, the rate stays the same.
+    """
+    steps = Wanted(budget=budget, max_steps=max_steps).steps(len(search.plan))
+    return optimizers.adam(rate if steps is None else optimizers.cosine_decay(rate, steps=steps))
 
 
 def for_limits(
     search: Search, falling_rate: float | None, budget: int | None, max_steps: int | None
 ) -> Search:
-    """Adapt a search to a run with these limits; see :class:`ChosenSearch` on the rate."""
-    search = search.with_budget(budget or 0)
+    """Let the learning rate of a search fall over these limits; see :class:`ChosenSearch`."""
     if falling_rate is None:
         return search
     search = cast(RandomSearch, search)
@@ -232,8 +232,9 @@ def search(
         optimizer: As in :func:`gensmooth.minimize`.
         learning_rate: As in :func:`gensmooth.minimize`.
         x_scale: As in :func:`gensmooth.minimize`.
-        budget: The number of evaluations that you plan; ``None`` if you do not know it. The step
-            sizes of some methods depend on it.
+        budget: The number of evaluations that you plan; ``None`` if you do not know it. Some
+            methods plan with it: the learning rate of a method of the paper, for example, falls
+            over the budget, and is constant without one.
         max_steps: The number of steps that you plan.
         noise: The standard deviation of a value, which ``"stars"`` needs.
         restarts: As in :func:`gensmooth.minimize`.

@@ -168,16 +168,16 @@ class GreedyDescent(AdaptiveSearch):
         number = self._usual_number(dim)
         if self.num_directions is not None:
             return number
-        points = self.budget / self.num_samples / _MIN_STEPS  # L directions, the guide, centres
+        points = self.planned / self.num_samples / _MIN_STEPS  # L directions, the guide, centres
         fits = points - 2 if self.samples == "shared" else points / 2 - 1
-        return min(number, max(int(fits), 2))
+        return int(min(number, max(fits, 2)))
 
     def _usual_number(self, dim: int) -> int:
         return 4 + int(3 * math.log(dim)) if self.num_directions is None else self.num_directions
 
     def _has_few_steps(self, dim: int) -> bool:
         points = len(FORWARD.points(self._usual_number(dim) + 1, self.samples))
-        return self.budget < _FEW_STEPS * self.num_samples * points
+        return self.planned < _FEW_STEPS * self.num_samples * points
 
 
 # --- formulas ------------------------------------------------------------------------------------

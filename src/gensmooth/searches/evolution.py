@@ -45,7 +45,11 @@ _GROW_SLOWLY = 0.05  # the same above d / 2 pairs, where more pairs only average
 _SHRINK = 0.1  # decrease of log(pairs) if noise is small
 _GROWTH_PERIOD = 100.0  # evaluations per parameter in which the smallest population grows by √2
 _GROWTH_PERIOD_NOISY = 30.0  # the same for noisy values
-_MAX_PAIRS = 20  # pairs per parameter; more only if a step costs at most 1/10 of all evaluations
+_SLOWER_FROM = 20  # parameters; a full metric of more learns slowly, so the period is (d / 20)² times
+# as long (chosen at d = 40): with more pairs it would make too few steps
+# Pairs per parameter; with a budget also more, if a step costs at most 1/10 of all evaluations so
+# far. Without a budget, nothing would end that growth.
+_MAX_PAIRS = 20
 _STEPS_LEFT = 10  # a larger population must leave enough budget for this many steps
 # Spacing
 _WIDEN_IN_NOISE = 0.1  # growth of log σ if noise dominates, so that pairs differ by more than noise
@@ -475,12 +479,14 @@ def adapt_population(
     Args:
         now: The memory after the step.
         noisy: Whether values are noisy.
-        left: The number of evaluations left.
+        left: The number of evaluations left: ∞ if the budget is unknown.
         bound: The largest population, in pairs.
         widest: The largest spacing.
     """
     d = now.path.size
     period = _GROWTH_PERIOD_NOISY if noisy else _GROWTH_PERIOD
+    if now.covariance.size:
+        period *= max(1.0, d / _SLOWER_FROM) ** 2
     base = now.min_pairs * math.sqrt(1 + now.evaluations / (period * d))
     pairs = max(now.pairs, base)
     if noisy and now.noise_measurements >= _MIN_MEASUREMENTS:
@@ -491,7 +497,9 @@ def adapt_population(
         pairs *= math.exp(memory * speed * push)
         wider = now.spacing * math.exp(memory * _WIDEN_IN_NOISE * max(push, 0.0))
         now = now._replace(spacing=max(min(wider, widest), now.spacing))
-    largest = max(_MAX_PAIRS * d, now.evaluations / 20)  # a step evaluates two points per pair
+    largest = _MAX_PAIRS * d
+    if math.isfinite(left):
+        largest = max(largest, now.evaluations / 20)  # a step evaluates two points per pair
     largest = max(min(largest, left / (2 * _STEPS_LEFT)), now.pairs)
     pairs = max(min(pairs, largest), now.min_pairs)
     return now._replace(pairs=pairs if bound is None else min(pairs, float(bound)))

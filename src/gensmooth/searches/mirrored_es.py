@@ -55,6 +55,7 @@ Array = NDArray[Any]
 # Chosen by experiment, like the constants of :mod:`~gensmooth.searches.evolution`.
 _RECHECK_AFTER = 50  # steps after which values that seemed exact are measured again
 _SHRINK_ON_FAILURE = 0.3  # factor of σ after a step without a finite value
+_WIDEST_IF_WORSE = 10.0  # units: σ does not grow beyond if all exact values exceed the start's
 _MAX_FIRST_SPREAD = 1e4  # bound on the squared scales of the first metric, and their inverses
 _PROBE_FROM = 10  # evaluations per parameter that must be left for the first metric to pay off
 _FULL_IN_NOISE_UP_TO = 10  # parameters; beyond, noisy values teach a diagonal metric faster
@@ -131,7 +132,7 @@ class MirroredES(AdaptiveSearch):
             lowest=lowest,
         )
         exact = known.noisy is Noise.EXACT and self.samples is None and like.dtype.itemsize == 8
-        if exact and d <= EXACT_UP_TO and self.budget - spent >= _PROBE_FROM * d:
+        if exact and d <= EXACT_UP_TO and self.planned - spent >= _PROBE_FROM * d:
             units = np.broadcast_to(known.units, (d,)).copy()
             request = make_request(
                 RequestKind.FIRST_METRIC,
@@ -197,16 +198,16 @@ class MirroredES(AdaptiveSearch):
         spent: int,
         factor: Array | None = None,
     ) -> PointRequest:
-        """Return the request for the next pairs; the last step uses the rest of the budget."""
+        """Return the request for the next pairs; the last step uses the rest of a budget."""
         pairs = round(evolution.pairs)
         repeats = int(evolution.steps % _RECHECK_AFTER == 0)  # noise may appear later in a run
         if known.knows_noise:
             repeats = 0
         elif known.noisy is Noise.NOISY:
             repeats, _ = due_repeats(evolution, pairs)
-        left = (self.budget - spent - self.final_count(known)) // self.num_samples
+        left = (self.planned - spent - self.final_count(known, spent)) / self.num_samples
         if 2 * pairs + repeats > left:
-            fewer = left // 2
+            fewer = int(left // 2)
             if fewer >= (1 if known.noisy is Noise.EXACT else (pairs + 1) // 2):
                 pairs, repeats = min(pairs, fewer), 0
         scale = np.zeros(0, dtype)
@@ -285,6 +286,8 @@ class MirroredES(AdaptiveSearch):
             weighted = self._full_metric_step(known, request, response, weights, negative_weights)
         else:
             weighted = self._diagonal_step(evolution, request, response, weights)
+        lowest, highest = float(values[finite].min()), float(values[finite].max())
+        before = evolution.spacing
         evolution, factor = adapt(
             evolution,
             weighted.step,
@@ -294,17 +297,19 @@ class MirroredES(AdaptiveSearch):
             widest=self.widest,
             factor=weighted.factor,
         )
+        if known.noisy is Noise.EXACT and lowest > evolution.start_value:
+            widest = max(before, _WIDEST_IF_WORSE)  # wider steps would lead up ever steeper walls
+            evolution = evolution._replace(spacing=min(evolution.spacing, widest))
         evolution = adapt_population(
             evolution._replace(evaluations=evaluations),
             noisy=known.noisy is Noise.NOISY,
-            left=(self.budget - response.spent) / self.num_samples,
+            left=(self.planned - response.spent) / self.num_samples,
             bound=self.most_directions,
             widest=self.widest,
         )
         x = like.reshape(-1)
         if not all_equal:
             x = self.clipped(x + (request.spacing * weighted.change).astype(x.dtype), like)
-        lowest, highest = float(values[finite].min()), float(values[finite].max())
         stale = known.noisy is Noise.EXACT and highest - lowest <= max(
             _ROUNDING * abs(lowest), _HOPELESS * (lowest - known.best)
         )

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.directions.draw import Address, normals
 from gensmooth.searches.adaptive import (
-    EXACT_UP_TO,
     METRIC_UP_TO,
+    NEWTON_UP_TO,
     AdaptiveSearch,
     Knowledge,
     Noise,
@@ -123,7 +123,7 @@ class Pilot(AdaptiveSearch):
     """The default search of :func:`gensmooth.minimize`.
 
     Args:
-        budget: The number of evaluations that the search plans for.
+        budget: The number of evaluations that the search plans for; ``None`` if it is unknown.
         num_directions: Directions per step of descent, and the first number of pairs of the
             evolution strategy; by default 4 + ⌊3 ln d⌋, and half of that. Descent uses fewer if the
             budget would otherwise allow fewer than 25 steps. The evolution strategy uses more if
@@ -207,7 +207,7 @@ class Pilot(AdaptiveSearch):
         x, errors2 = response.x.reshape(-1), response.errors2
         if first == second and (errors2 is None or not errors2.any()):
             known, control = known._replace(noisy=Noise.EXACT), control._replace(start_value=first)
-            if control.newton and self.budget >= _NEWTON_FROM * x.size:
+            if control.newton and self.planned >= _NEWTON_FROM * x.size:
                 newton = self._newton.at(x, first, known)
                 step = self._newton.gradient_next(known, newton, response.x)
                 return step._replace(memory=control._replace(newton=step.memory))
@@ -401,7 +401,7 @@ class Pilot(AdaptiveSearch):
     def _initial_control(self, x: Array, known: Knowledge) -> Control:
         """Return the memory of the phases before their first steps."""
         d, dtype = x.size, x.dtype
-        exact = self.samples is None and dtype.itemsize == 8 and d <= EXACT_UP_TO
+        exact = self.samples is None and dtype.itemsize == 8 and d <= NEWTON_UP_TO
         learns_metric = d <= METRIC_UP_TO and not self._descends
         evolution = initial_evolution(
             d, dtype, learns_metric=learns_metric, pairs=self._evolution.first_pairs(d)
@@ -459,6 +459,10 @@ class Pilot(AdaptiveSearch):
         if not (confirmed or evolution.restarts or control.starts):
             return None
         return "no better value was found nearby (with restarts=True, it continues elsewhere)"
+
+    def may_converge(self) -> bool:
+        """See :class:`~gensmooth.searches.Search`."""
+        return self.samples is None and not self.restarts
 
     def has_only_begun(self, state: SearchState) -> bool:
         """Return whether only x0 has been evaluated."""

@@ -422,6 +422,10 @@ class Search(ABC):
         """Return a reason if the search has converged, otherwise ``None``."""
         return None
 
+    def may_converge(self) -> bool:
+        """Return whether :meth:`converged` can ever return a reason."""
+        return type(self).converged is not Search.converged
+
     def final_evaluations(self, state: SearchState) -> int:
         """Return how many evaluations a run should reserve for the recommended point."""
         return self.num_samples
@@ -460,8 +464,8 @@ class Search(ABC):
         """Return the search that workers receive, without what only ``tell`` needs."""
         return self
 
-    def with_budget(self, budget: int) -> Self:
-        """Return the search for a different budget."""
+    def with_budget(self, budget: int | None) -> Self:
+        """Return the search for a different budget; ``None`` if it is unknown."""
         return self
 
     @property

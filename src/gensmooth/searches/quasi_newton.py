@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gensmooth.parameters import Bounds
 from gensmooth.searches.adaptive import (
-    EXACT_UP_TO,
+    NEWTON_UP_TO,
     AdaptiveSearch,
     Knowledge,
     Noise,
@@ -113,7 +113,7 @@ class Newton(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class QuasiNewton(AdaptiveSearch):
-    """BFGS on finite differences, for exact values and up to 500 parameters.
+    """BFGS on finite differences, for exact values and up to 1000 parameters.
 
     Above 50 parameters, the last 20 steps replace the matrix (L-BFGS).
 
@@ -130,9 +130,9 @@ class QuasiNewton(AdaptiveSearch):
         """Request x0 twice, to check that values are exact."""
         if self.samples is not None:
             raise ValueError("QuasiNewton needs exact values: omit `samples`.")
-        if x.size > EXACT_UP_TO or x.dtype.itemsize != 8:
+        if x.size > NEWTON_UP_TO or x.dtype.itemsize != 8:
             raise ValueError(
-                f"QuasiNewton accepts at most {EXACT_UP_TO} parameters of dtype float64, but x0 "
+                f"QuasiNewton accepts at most {NEWTON_UP_TO} parameters of dtype float64, but x0 "
                 f"has {x.size} of dtype {x.dtype}: use the pilot (method='auto')."
             )
         return Transition(

@@ -37,7 +37,7 @@ class Wanted:
         x_scale: The typical size of a change of a parameter. The paper's methods multiply their
             spacing by it.
         unit: The default of ``x_scale`` for the pilot and for distributions.
-        budget: The planned number of evaluations.
+        budget: The planned number of evaluations, if it is known.
         max_steps: The planned number of steps.
         workers: How many points are evaluated at a time; a step has at least that many.
         noise: What is known about the noise of values.

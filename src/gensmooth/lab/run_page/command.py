@@ -126,6 +126,8 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
         defaults |= {name: own[name] for name in own if name in defaults and defaults[name] is None}
     limits = {name: config["limits"].get(name) for name in Limits._fields}
     for name, value in {**search, **limits, "seed": config["seed"]}.items():
+        if name == "budget" and value is None:
+            words += ["--budget", "none"]
         if value is None or (name == "method" and is_auto):
             continue
         if name in defaults and (value, type(value)) == (defaults[name], type(defaults[name])):
