@@ -45,8 +45,9 @@ _GROW_SLOWLY = 0.05  # the same above d / 2 pairs, where more pairs only average
 _SHRINK = 0.1  # decrease of log(pairs) if noise is small
 _GROWTH_PERIOD = 100.0  # evaluations per parameter in which the smallest population grows by √2
 _GROWTH_PERIOD_NOISY = 30.0  # the same for noisy values
-_SLOWER_FROM = 20  # parameters; a full metric of more learns slowly, so the period is (d / 20)² times
-# as long (chosen at d = 40): with more pairs it would make too few steps
+# Parameters. With a full metric of more, the period is (d / 20)² times as long (chosen at d = 40):
+# the metric learns slowly, and larger populations would leave it too few steps.
+_SLOWER_FROM = 20
 # Pairs per parameter; with a budget also more, if a step costs at most 1/10 of all evaluations so
 # far. Without a budget, nothing would end that growth.
 _MAX_PAIRS = 20
