@@ -87,8 +87,8 @@ $(PEERS)/installed: pyproject.toml
 bench: $(PEERS)/installed
 	-$(PEERS)/bin/python -m benchmarks.core --out docs/results/benchmarks-core.json
 	-$(PEERS)/bin/python -m benchmarks.methods --out docs/results/benchmarks-methods.json
+	$(PEERS)/bin/python -m benchmarks.regression --out docs/results/benchmarks-regression.json
 	$(PEERS)/bin/python -m benchmarks.page
-	$(PEERS)/bin/python -m benchmarks.regression
 	-$(PEERS)/bin/python -m benchmarks.evaluators --out docs/results/benchmarks-evaluators.json
 	$(PEERS)/bin/python -m benchmarks.scale
 	-$(PEERS)/bin/python -m benchmarks.checkpoint

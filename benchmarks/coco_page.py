@@ -51,17 +51,18 @@ are means over functions and instances. ± is one standard error over instances.
 OVERVIEW = """
 ## Overview
 
-Our share divided by the largest share of the other methods: above 1, the default is the best.
+Each number is our share divided by the largest share of the other methods. Above 1, the default is
+the best.
 
 """
 
 TRAILING = """
 ## Where the default trails
 
-Every budget after which some method has a larger share than the default, and every group of
-functions for which one has after the largest budget that two methods were run with. Differences
-are paired (our share minus theirs, on the same problems from the same starts), ± one standard
-error.
+The rows with "all" functions are the budgets after which another method has a larger share than the
+default. The other rows are the groups of functions on which another method has a larger share
+after the largest budget with which more than one method was run. Differences are paired (our share
+minus theirs, on the same problems from the same starts), ± one standard error.
 
 """
 
@@ -79,12 +80,12 @@ RULES = """
   last target is reached.
 - **Noise** is normal and drawn by this benchmark. *Relative* 0.1 multiplies f − f* by 1 + 0.1 z;
   *additive* 1 adds z. A target counts as reached when a method evaluates a point whose noise-free
-  value is that good, even if the method cannot know. COCO's own suite with noise, bbob-noisy, is
+  value is that good, even if the method cannot know it. COCO's own suite with noise, bbob-noisy, is
   not used: it returns noisy values only, which do not show whether a target is reached.
 - **µs** is the CPU time per evaluation in microseconds, including that of the objective. Compare it
   only within one measurement (numbered below each table): it depends on what else the machine does.
 - **Dashes and stars.** A dash means that a method was not run that long. A star marks the best of a
-  column, unless only one method was.
+  column, unless only one method was run that long.
 
 | method | called as |
 |---|---|

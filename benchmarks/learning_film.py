@@ -19,7 +19,7 @@ import gensmooth as gs
 PATH = Path("docs/figures/learning.webp")
 ROBOTS = {"Hopper-v5": (1, 50, 70), "HalfCheetah-v5": (1, 10, 60)}  # steps of training
 SIZE = (272, 204)
-LABEL = 24
+LABEL = 60  # height of the two lines above a panel, which must be legible on a phone
 SECONDS = 4
 RATE = 15  # frames per second
 FRAMES = SECONDS * RATE
@@ -43,7 +43,7 @@ def panel(policy: gs.rl.TrainedPolicy, folder: Path) -> list[Image.Image]:
     last = len(frames) - 1
     shown = [frames[min(last, round(k * rate / skip / RATE))] for k in range(FRAMES)]
     name = policy.environment.removesuffix("-v5")
-    text = f"{name}, step {policy.step}: return {round(policy.mean_return):,}"
+    text = f"{name}, step {policy.step}\nreturn {round(policy.mean_return):,}"
     return [_labelled(Image.fromarray(frame), text) for frame in shown]
 
 
@@ -53,7 +53,7 @@ def _labelled(frame: Image.Image, text: str) -> Image.Image:
     top = (frame.height - height) // 2
     cut = frame.crop((0, top, frame.width, top + height))
     labelled.paste(cut.resize(SIZE, Image.Resampling.LANCZOS), (0, LABEL))
-    ImageDraw.Draw(labelled).text((6, 3), text, fill="black", font_size=15)
+    ImageDraw.Draw(labelled).multiline_text((6, 2), text, fill="black", font_size=24)
     return labelled
 
 

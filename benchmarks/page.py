@@ -1,6 +1,6 @@
 """Write docs/benchmarks.md from the measured JSON.
 
-python -m benchmarks.page [--results FILE.json] [--page FILE.md]
+python -m benchmarks.page [--results FOLDER] [--page FILE.md]
 """
 
 import argparse
@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.peers import BARS, FASTEST
 from benchmarks.record import Row, digits, load
 
-RESULTS, PAGE = Path("docs/results/benchmarks-core.json"), Path("docs/benchmarks.md")
+RESULTS, PAGE = Path("docs/results"), Path("docs/benchmarks.md")
 
 HEAD = """\
 # Benchmarks
@@ -20,7 +20,7 @@ ratios of CPU times on one core, in one thread, with L = 20 directions. In each 
 competitor runs once, in turn. A number is the median of the ratios, with the quartiles in
 parentheses.
 
-To repeat everything (`make bench` does the same):
+To repeat the first two groups of measurements (`make bench` repeats everything):
 
 ```sh
 python -m venv .venv-peers
@@ -61,6 +61,36 @@ draw than the normal numbers of nearly all other libraries. Guided ES has normal
 sides.
 """
 
+METHODS = """
+## Algorithms by name, against other libraries
+
+A number is the time of another library's implementation of an [algorithm](methods.md#algorithms),
+divided by that of ours, to create all points of a step and to process all values, without an
+objective. Both sides have the same d, number of points (10 pairs or 20 points), pairing and
+precision. Bold ratios are below the goal, which is 5 at d = 100 and 10 above.
+
+gensmooth is faster everywhere, but with normal directions by less than the goal, because normal
+numbers are expensive: 1.4 ns each in float32 (a fifth of NumPy's time) and 3 ns in float64.
+Generating them once takes more than half of a step. Up to two million of them are kept between the
+points and the estimate. Beyond that, they are generated twice, so that no step stores L × d
+numbers. Random signs, which SPSA and BeS use, cost a tenth. (The machine was also doing other work;
+on an idle machine, the ratios at d = 1,000,000 were up to 1.5 times as large.)
+
+```sh
+OMP_NUM_THREADS=1 XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1" \\
+    python -m benchmarks.methods --out docs/results/benchmarks-methods.json
+```
+"""
+
+REGRESSION = """
+## Linear regression, against sampling its data literally
+
+A run of the [regression](problems.md#exact-data-in-od) is compared with only sampling its 50,000
+data points as the model says, each with a special orthogonal matrix V of its own. There are three
+ways to draw x: from N(0, Q) by NumPy, with a Cholesky factor of Q, and as V(√γ ∘ z), without
+forming Q.
+"""
+
 
 def main() -> None:
     """Read, write."""
@@ -68,7 +98,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
-    groups = load(options.results)
+    groups = load(options.results / "benchmarks-core.json")
     peers = groups.pop("peers", None)
     text = HEAD
     if groups:
@@ -78,6 +108,10 @@ def main() -> None:
         fastest = [row for row in peers["rows"] if row.what.startswith(FASTEST)]
         text += PEERS + "\n" + _table(fastest) + "\n" + _pivot(peers["rows"]) + "\n"
         text += _origin([peers])
+    if methods := load(options.results / "benchmarks-methods.json").get("methods"):
+        text += METHODS + "\n" + _pivot(methods["rows"]) + "\n" + _origin([methods])
+    if regression := load(options.results / "benchmarks-regression.json").get("regression"):
+        text += REGRESSION + "\n" + _table(regression["rows"]) + "\n" + _origin([regression])
     options.page.write_text(text, encoding="utf-8")
     print(f"wrote {options.page}")
 
@@ -113,7 +147,8 @@ def _number(row: Row) -> str:
         return row.note
     median, low, high = (digits(value) for value in row.measured)
     unit = " µs" if row.unit.startswith("µs") else ""
-    return f"{median}{unit} ({low}–{high})"
+    shown = f"**{median}**" if row.ok is False else f"{median}{unit}"
+    return f"{shown} ({low}–{high})"
 
 
 def _origin(groups: list[dict[str, Any]]) -> str:

@@ -1,6 +1,6 @@
 """
-Which numbers for my method?
-============================
+Which settings for my method?
+=============================
 
 ``gs.sweep`` tries spacings, learning rates or other options of a method on a grid. It chooses on
 some seeds and judges the best settings on fresh ones, because the winner among many was partly

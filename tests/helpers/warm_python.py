@@ -186,6 +186,8 @@ def install(
 
 # --- the side of the warm interpreter ------------------------------------------------------------
 
+_path_of_its_own: list[str] = []  # sys.path without the first entry and without PYTHONPATH
+
 
 class _Request(NamedTuple):
     """What a fork has to become, and its own connection to a warm interpreter."""
@@ -281,11 +283,8 @@ def _place(received: list[int], wanted: list[int]) -> None:
 
 def _become(options: dict[str, Any]) -> Callable[[], None]:
     """Make this process what a fresh interpreter with that command line would be."""
-    before, now = (
-        [part for part in each.get("PYTHONPATH", "").split(os.pathsep) if part]
-        for each in (os.environ, options["environment"])
-    )
-    sys.path[1:] = now + [path for path in sys.path[1:] if path not in before]
+    now = [part for part in options["environment"].get("PYTHONPATH", "").split(os.pathsep) if part]
+    sys.path[1:] = now + [path for path in _path_of_its_own if path not in now]
     os.environ.clear()
     os.environ.update(options["environment"])
     os.chdir(options["folder"])
@@ -326,6 +325,14 @@ def _become(options: dict[str, Any]) -> Callable[[], None]:
     return lambda: exec(compile(Path(script).read_bytes(), script, "exec"), main.__dict__)
 
 
+def _path_without_variable() -> list[str]:
+    """Return the ``sys.path`` of an interpreter without PYTHONPATH, which may name parts of it."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    line = [sys.executable, "-c", "import sys; print(*sys.path[1:], sep='\\n')"]
+    shown = subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout
+    return shown.splitlines()
+
+
 def _warm_up() -> None:
     """Import what processes of the tests import, and load the kernels of the everyday calls."""
     from importlib import import_module
@@ -347,6 +354,8 @@ def main() -> Callable[[], None]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which then end us
     control = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()
+    global _path_of_its_own
+    _path_of_its_own = _path_without_variable()
     _warm_up()
     gc.freeze()  # a collection in a fork would copy all of our memory
     gc.enable()

@@ -46,7 +46,8 @@ def model(tmp_path, monkeypatch):
 
 
 def _command(page: Path) -> str:
-    return html.unescape(re.search(r"<pre[^>]*><code>(.*?)</code>", page.read_text(), re.S)[1])
+    shown = re.search(r"<pre[^>]*><code>(.*?)</code>", page.read_text(), re.S)[1]
+    return html.unescape(re.sub(r"</?span>", "", shown))
 
 
 def _repeat(page: Path, folder: Path) -> Path:

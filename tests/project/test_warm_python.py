@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,7 @@ CASES = {
     "child": "import subprocess as s, sys; print(s.call([sys.executable, '-c', 'exit(5)']))",
     "orphan": "import os; os.fork() or os._exit(0); os.wait(); print('reaped')",
     "tty": "import sys; print(sys.stdin.isatty(), sys.stdout.isatty(), sys.stdout.encoding)",
+    "path": "import sys; print(sys.path)",
     "signals": "import signal; print(*(signal.getsignal(s) for s in (2, 13, 15, 17)))",
     "descriptors": "import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:3])",
     "group": "import os; print(os.getpgrp() == os.getpid(), os.getsid(0) == os.getpid())",
@@ -60,6 +62,26 @@ def test_it_does_what_a_fresh_one_does(name, tmp_path, monkeypatch):
     warm = outcome(CASES[name], tmp_path, **options)
     monkeypatch.setattr(warm_python.installed, "enabled", False)
     assert warm == outcome(CASES[name], tmp_path, **options)
+
+
+@pytest.mark.usefixtures("fresh_interpreters")
+def test_its_path_does_not_depend_on_the_variable_with_which_the_warm_one_was_started():
+    code = f"""
+import os, subprocess, sys
+sys.path.insert(0, {str(Path(warm_python.__file__).parent)!r})
+import warm_python
+warm_python.install()
+show = [sys.executable, "-c", "import sys; print(sys.path)"]
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+subprocess.run(show, capture_output=True, check=True)
+os.environ["PYTHONPATH"] = "/elsewhere"
+warm = subprocess.run(show, capture_output=True, check=True).stdout
+warm_python.installed.enabled = False
+fresh = subprocess.run(show, capture_output=True, check=True).stdout
+print(warm_python.installed._socket is not None, warm == fresh, b"site-packages" in fresh)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True True True\n", "")
 
 
 def test_descriptors_keep_their_numbers_and_the_group_is_its_own():

@@ -48,7 +48,7 @@ from gensmooth.searches.protocol import SearchState
 
 Array = NDArray[Any]
 
-# Chosen by experiment on linear regression and noisy quadratics; docs/pilot.md has the comparisons.
+# Chosen by experiment on linear regression and noisy quadratics (docs/pilot-results.md).
 SPACING = 0.01  # in units; the result hardly depends on it
 _FIRST_STEP = 0.1  # length of the first step, relative to one unit in every parameter
 _SPEED = 0.05  # a, the rate at which log η adapts

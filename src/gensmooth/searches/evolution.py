@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 # The rates of paths, step size and metric are CMA-ES's: see :func:`constants`. The values below
 # were chosen by experiment on bbob and its noisy variants, unless the comment says otherwise;
-# docs/pilot.md has the comparisons.
+# docs/pilot-results.md has the comparisons.
 
 # Noise
 REPEAT_ONE_IN = 30  # if values are noisy, one evaluation in this many repeats a point

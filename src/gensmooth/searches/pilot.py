@@ -57,7 +57,7 @@ Array = NDArray[Any]
 
 AUTO = "auto"  # the pilot's name as a method
 
-# All were chosen by experiment; see docs/pilot.md, "What was tried and failed".
+# All were chosen by experiment (docs/pilot-results.md).
 _NEWTON_FROM = 20  # budget per parameter below which QuasiNewton would not get far
 TRIAL_AFTER = 100  # evaluations per parameter of QuasiNewton before the trial of MirroredES
 TRIAL_AFTER_L_BFGS = 40  # the same without a full matrix, which takes longer to converge

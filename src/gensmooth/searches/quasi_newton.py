@@ -41,15 +41,15 @@ from gensmooth.searches.protocol import SearchState
 Array = NDArray[Any]
 
 # Common practice for L-BFGS (Nocedal & Wright, 2006, chapters 3, 7 and 8) unless stated otherwise.
-FULL_UP_TO = 50  # parameters; beyond, past steps replace the matrix (docs/pilot.md)
+FULL_UP_TO = 50  # parameters; beyond, past steps replace the matrix (docs/pilot-results.md)
 FULL_AFTER = 10  # evaluations per parameter before the matrix replaces past steps; by experiment
 MEMORY = 20  # number of past steps, and of the changes of the gradient that they caused
 DIFFERENCE = 2e-8  # spacing of forward differences, in scales: about √(rounding error)
-CENTRAL = 3e-7  # spacing of central differences, by experiment (docs/pilot.md, "Wider differences")
+CENTRAL = 3e-7  # spacing of central differences, by experiment (docs/pilot-results.md)
 PROBE = 1e-3  # spacing of second differences, in units; rounding errors are then 1e-10 of a value
 PROBE_AFTER = 20  # evaluations per parameter before L-BFGS measures the curvature; by experiment
 _MIN_UNEVENNESS = 30.0  # ratio of scales below which the old ones are kept; by experiment
-_FIRST_INVERSE = 1e6  # largest expected ratio of curvatures; by experiment (docs/pilot.md)
+_FIRST_INVERSE = 1e6  # largest expected ratio of curvatures; by experiment (docs/pilot-results.md)
 _LONGEST = 3.0  # root mean square of a step, in scales, that is tried first; by experiment
 _ARMIJO = 1e-4  # required share of the decrease that the slope predicts (Armijo's condition)
 _SHORTEN = (0.1, 0.5)  # bounds on the factor by which a length that failed is shortened

@@ -16,9 +16,8 @@ WHAT = (
 )
 TITLE = "Generalizing Gaussian Smoothing for Random Search: what holds"
 LEDE = (
-    "The optimisation studies of Gao and Sener’s paper (ICML 2022), run again from scratch. Each "
-    "sentence of theirs that these runs can check is listed with a verdict and the numbers behind "
-    "it."
+    "These are the optimisation studies of Gao and Sener’s paper (ICML 2022), run again. Each "
+    "claim of the paper that they can check is listed with a verdict and the numbers behind it."
 )
 # The main finding, and the claim that it rests on.
 MESSAGE = (

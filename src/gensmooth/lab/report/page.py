@@ -266,7 +266,7 @@ def _render(**values: Any) -> str:
         lstrip_blocks=True,
     )
     filters: dict[str, Any] = {"shown": shown, "slug": _slug, "numeric": numeric}
-    filters |= {"parted": _parted, "place": _place, "coded": _coded}
+    filters |= {"parted": _parted, "place": _place, "coded": _coded, "options": _options}
     environment.filters.update(filters)
     return environment.get_template("report.html.j2").render(**values)
 
@@ -291,6 +291,15 @@ def _coded(text: str) -> Markup:
     Markup('<code>x</code> is &lt; 1')
     """
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _options(command: str) -> Markup:
+    """Return a command in which a line never ends within the name of an option.
+
+    >>> _options("run --seed 0 < x")
+    Markup('run <span>--seed</span> 0 &lt; x')
+    """
+    return Markup(re.sub(r"(--[\w-]+)", r"<span>\1</span>", str(escape(command))))
 
 
 def _place(text: str) -> str:

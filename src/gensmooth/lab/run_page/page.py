@@ -139,11 +139,23 @@ def _answer(run: RecordedRun, result: Result | None, where: Path) -> list[tuple[
             mean, episodes = number(test["mean_return"]), int(test["episodes"])
             error = number(test["deviation"]) / math.sqrt(episodes)
             after = f"{episodes} episodes after {test['step']} steps"
-            rows.append((name, f"a mean return of {mean:.6g} ± {error:.2g}, {after}"))
+            rows.append((name, f"a mean return of {_with_error(mean, error)}, {after}"))
     if best is not None:
         rows.append(("policy", f"{where / 'policy-best'}; to test it: gensmooth evaluate {where}"))
     rows.append(("ended", ended) if run.end is not None else ("state", "still running"))
     return [*rows, (run.unit, f"{made:,} in {len(run.steps):,} steps")]
+
+
+def _with_error(mean: float, error: float) -> str:
+    """Return a mean and its standard error, which has two digits and says how many the mean has.
+
+    >>> _with_error(-1226.56, 245.1), _with_error(3.14159, 0.0251), _with_error(500.0, 0.0)
+    ('−1,227 ± 250', '3.142 ± 0.025', '500 ± 0')
+    """
+    if not 0 < error < math.inf:
+        return f"{mean:,.6g} ± {error:g}".replace("-", "−")
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    return f"{mean:,.{digits}f} ± {float(f'{error:.2g}'):,.{digits}f}".replace("-", "−")
 
 
 def _named(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -216,7 +216,8 @@ def _drawn(ranking: Ranking) -> Any:
         caption=f"Left: {caption[0].lower()}{caption[1:]} Lines are medians over seeds ({number}), "
         "bands are quartiles; a failed run counts as infinitely bad, so a line ends where half of "
         "the runs have failed. Right: each dot is a seed, and the bar is the 95 % interval of the "
-        f"{'geometric ' if _is_ratio(ranking) else ''}mean; a cross at the edge is a failed run.",
+        f"{'geometric ' if _is_ratio(ranking) else ''}mean, with an arrowhead where it goes beyond "
+        "the axis; a cross at the edge is a failed run.",
         columns=2,
         panels=[
             Panel(
@@ -293,6 +294,10 @@ def _draw_finals(ax: Any, *, ranking: Ranking, styles: Mapping[str, MethodStyle]
         ends = np.clip([standing.low, standing.high], low, high)
         if len(finite) > 1:
             ax.plot(ends, [place, place], color=color, lw=2.4, zorder=4, solid_capstyle="butt")
+            beyond = ((low, "<", standing.low < low), (high, ">", standing.high > high))
+            for edge, arrow, is_beyond in beyond:
+                if is_beyond:
+                    ax.plot([edge], [place], arrow, color=color, ms=6, clip_on=False, zorder=5)
         if len(finite):
             ax.plot([standing.mean], [place], "|", color=color, ms=11, mew=1.6, zorder=5)
         if standing.failed:

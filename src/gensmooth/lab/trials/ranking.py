@@ -115,11 +115,11 @@ def pairs(values: Mapping[str, Sequence[float]], *, maximize: bool = False) -> l
         decided = p < LEVEL
         low, high = min(ends[1:]), max(ends[1:])
         pair = Versus(a, b, wins, test.n, ratio, ends[0], low, high, p, decided, "")
-        verdicts.append(pair._replace(words=_words(pair, test.diverged, maximize)))
+        verdicts.append(pair._replace(words=_words(pair, len(tests), test.diverged, maximize)))
     return verdicts
 
 
-def _words(pair: Versus, failed: tuple[int, int], maximize: bool) -> str:
+def _words(pair: Versus, tests: int, failed: tuple[int, int], maximize: bool) -> str:
     a, b, n = pair.a, pair.b, pair.seeds
     side = "above" if maximize else "below"
     lost = [
@@ -136,12 +136,11 @@ def _words(pair: Versus, failed: tuple[int, int], maximize: bool) -> str:
         number += f" where both have a value; {'; '.join(lost)}"
     if n == 1:
         return f"{a} ends {side} {b} with the only seed, {number}: one seed decides nothing."
+    p = f"p = {shown(pair.p)}" + (f", corrected for {tests} pairs" if tests > 1 else "")
+    found = f"{a} {side} {b} in {pair.wins} of {n}"
     if pair.decided:
-        return f"{a} {side} {b} in {pair.wins} of {n} seeds, {number}, p = {shown(pair.p)}."
-    return (
-        f"{a} and {b} cannot be told apart with {n} seeds: {a} {side} {b} in {pair.wins} of "
-        f"them, {number}, p = {shown(pair.p)}."
-    )
+        return f"{found} seeds, {number}, {p}."
+    return f"{a} and {b} cannot be told apart with {n} seeds: {found}, {number}, {p}."
 
 
 def shown(value: float) -> str:

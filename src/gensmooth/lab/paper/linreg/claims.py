@@ -80,7 +80,7 @@ def _about_curves(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
                 _cases(scores, "mse", settings, [(b, a)]),
                 _MSE,
                 margin=1.1,
-                why="a tenth, beside the factor of 16 to 700 between plain and shrunk methods",
+                why="a tenth; between plain and shrunk methods, the factor is 16 to 700",
             )
             for name, (a, b) in names.items()
         ),
@@ -158,14 +158,14 @@ def _about_early_error(here: ClaimRow) -> ClaimRow:
         Sentence(
             "linreg-mse-early",
             _THEORY,
-            "At the beginning, when ‖∇F‖² is large beside tr Var[∇f]/N, BeS-shrinkage can have a "
-            "smaller gradient MSE than GS-shrinkage.",
+            "At the beginning, when ‖∇F‖² is large compared with tr Var[∇f]/N, BeS-shrinkage can "
+            "have a smaller gradient MSE than GS-shrinkage.",
         ),
         found=smaller,
         of=len(SETTINGS),
         what=f"the Lemma at d = 100, where the premise is met (‖∇F‖² = {much:g} tr Var/N)",
     )
-    unmet = "In this regression the premise is not met (200 beside 490 to 4900)"
+    unmet = "In this regression the premise is not met (200 against 490 to 4900)"
     return met._replace(
         statistic=f"{met.statistic}; in this regression: {here.statistic}",
         evidence=f"{met.evidence}. {unmet}: {here.evidence}",
