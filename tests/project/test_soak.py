@@ -188,6 +188,13 @@ def test_damaged_files_are_detected_or_recovered_and_forged_ones_run_nothing(tmp
     )
 
 
+def test_with_a_cold_cache_cases_compile_what_they_call(tmp_path):
+    found = benchmark("fuzz_files", "--cases", "6", "--cold", out=tmp_path / "fuzz.json")
+    assert found["problems"] == []
+    assert 0 < found["compiled"]["cases"] <= 6
+    assert found["compiled"]["functions"] > 10
+
+
 def test_a_file_that_the_security_page_does_not_list_is_found(tmp_path):
     sys.path.insert(0, str(ROOT))
     try:
