@@ -55,7 +55,7 @@ PROBLEM = POINTS | {
     "seeds": Shell(type=str, read=read_seeds, how="In a shell: 10, or 3,5,8."),
     "score": Shell(type=str, read=read_function, how="In a shell: module:function."),
     "vectorized": Shell(type=bool),
-    "workers": Shell(type=int, how="By default one per core."),
+    "workers": Shell(type=int | None, default=None, how="By default one per core."),
     "ray": Shell(complete=lambda: ["auto", "local"]),
 }
 

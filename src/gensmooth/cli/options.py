@@ -49,6 +49,7 @@ class Shell(NamedTuple):
         type: The type of the option, if it does not follow from the parameter's.
         read: Converts the option's value to the parameter's.
         how: How to write it in a shell; this is added to the text of the docstring.
+        default: Its default value, if it differs from the parameter's.
         flags: The option's flags, if they do not follow from its name.
         argument: Whether it is a positional argument.
         complete: Returns the words for shell completion.
@@ -58,6 +59,7 @@ class Shell(NamedTuple):
     type: Any = None
     read: Callable[[Any], Any] | None = None
     how: str = ""
+    default: Any = ...
     flags: tuple[str, ...] = ()
     argument: bool = False
     complete: Callable[[], list[str]] | None = None
@@ -390,6 +392,8 @@ def _default_and_type(
     function: Callable[..., Any], parameter: inspect.Parameter, override: Shell
 ) -> tuple[Any, Any]:
     default: Any = ... if parameter.default is inspect.Parameter.empty else parameter.default
+    if override.default is not ...:
+        default = override.default
     kind: Any = override.type
     if kind is None:
         kind = read_as(parameter.annotation)

@@ -113,7 +113,7 @@ def train(
     learning rate or an optimiser, training follows the paper's protocol.
 
     Args:
-        environment: Its name: one with a fast simulator (``"Hopper-v5"``, ``"Ant"``,
+        environment: The environment's name: one with a fast simulator (``"Hopper-v5"``, ``"Ant"``,
             ``"ML1-Reach"``, …) or any Gymnasium id, also ``"module:Name-v0"`` and
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
             a simulator. A name without a version is the paper's: ``"Hopper"`` is Hopper-v4.
@@ -141,7 +141,8 @@ def train(
             in 30 to measure the noise.
         population: The episodes per step of ``"islands"``, ``"cma-es"``, ``"snes"`` and ``"xnes"``,
             instead of ``num_directions``.
-        spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
+        spacing: c, how far the policy is perturbed; by default chosen for the environment, see
+            :mod:`gensmooth.rl.defaults`.
         x_scale: How far apart interesting weights of the policy are; by default 0.1 for the pilot,
             ``"islands"``, ``"cma-es"``, ``"snes"`` and ``"xnes"``. Other methods multiply their
             spacing by it. Pass a larger value if small actions have no effect, as in

@@ -203,10 +203,10 @@ class Run(Generic[S, R, T]):
             return
         start, folder = self._start(), self.folder
         recorded = 0 if folder is None else folder.journal.evaluations(self.step)
-        message, notable = "The run starts.", self.step > 0 or recorded > 0
-        if isinstance(folder, RunFolder):
+        message, notable = f"The {self.program.noun} starts.", False
+        if folder is not None:
             message = folder.describe_start(self.program, self.step, start.evaluations, recorded)
-            notable = notable or not folder.is_new
+            notable = isinstance(folder, RunFolder) and not folder.is_new
         shown = self._observers is not None and self._observers.has_display
         _log.log(logging.WARNING if notable and not shown else logging.INFO, "%s", message)
         if self._observers is not None:
