@@ -19,8 +19,10 @@ belongs neither to Python nor to its packages. Numba's own cache is exempt.
 
 A case is a function of the seed and its number: ``--only 17`` repeats it. Cases are run by a child
 process under a memory limit; if it dies, a new one continues. With ``--cold``, each case has a
-process of its own: a fork that has compiled nothing, with an empty Numba cache. The exit code is 1
-if there was a problem. Ctrl-C stops, and reports the results so far. With ``--out``, the same
+process of its own: a fork of one that has imported everything and compiled nothing. Numba's cache
+is emptied before every 100th case, so the first cases after that compile what they call, and later
+ones load it. The result says how many cases compiled something. The exit code is 1 if there was a
+problem. Ctrl-C stops, and reports the results so far. With ``--out``, the same
 command continues and adds to the file.
 """
 
@@ -28,6 +30,7 @@ import argparse
 import contextlib
 import fnmatch
 import functools
+import gc
 import hashlib
 import importlib
 import io
@@ -58,6 +61,8 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from numba.core import event
+from numba.core.dispatcher import Dispatcher
 from rich.console import Console
 from rich.table import Table
 
@@ -77,7 +82,8 @@ from gensmooth.runs.container import MAGIC
 MEMORY = 400 << 20  # bytes that the child may allocate after its start
 DEADLINE = 20  # CPU seconds for a case
 FORGED_DEADLINE = 4  # a forged run may be a long one: it is stopped after this many CPU seconds
-COMPILING = 30  # CPU seconds more for a case that finds an empty Numba cache
+COMPILING = 30  # CPU seconds more for a case that may find an empty Numba cache
+EMPTIED = 100  # cold cases after which Numba's cache is emptied
 BUSY = 10  # wall time may be longer by this factor, since other processes use the machine too
 HARD_DEADLINE = 600.0  # seconds after which the child counts as dead: it ignores the signals
 OUR_FOLDER = f"{Path(gs.__file__).parent}{os.sep}"  # a full path: clones have the name too
@@ -899,7 +905,10 @@ class Deadline(BaseException):
 
 
 class Case(NamedTuple):
-    """A damaged or forged specimen, with the outcome (such as ``detected``) and any problem."""
+    """A damaged or forged specimen, with the outcome (such as ``detected``) and any problem.
+
+    ``compiled`` is the number of functions that Numba compiled, if the process had compiled none.
+    """
 
     number: int
     specimen: str
@@ -907,6 +916,27 @@ class Case(NamedTuple):
     forged: bool
     outcome: str
     problem: str = ""
+    compiled: int = 0
+
+
+class Compilations(event.Listener):
+    """Counts what Numba compiles in this process; a load from the cache does not count."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        event.register("numba:compile", self)
+
+    def on_start(self, _: event.Event) -> None:
+        self.count += 1
+
+    def on_end(self, _: event.Event) -> None:
+        pass
+
+
+def compiled_here() -> list[str]:
+    """Return the names of the functions that this process has compiled or loaded."""
+    found = [o for o in gc.get_objects() if isinstance(o, Dispatcher) and o.overloads]
+    return sorted(dispatcher.py_func.__qualname__ for dispatcher in found)
 
 
 class Watch:
@@ -1220,7 +1250,7 @@ def _child(where: Path, first: int, last: int, seed: int, cache: Path | None) ->
         first: The number of the first case.
         last: The number after that of the last case.
         seed: The seed.
-        cache: Numba's cache, which every case finds empty; ``None`` for a warm one.
+        cache: Numba's cache, which is emptied from time to time; ``None`` for a warm one.
     """
     warnings.simplefilter("ignore")
     results, sys.stdout = sys.stdout, sys.stderr  # commands print too
@@ -1241,10 +1271,13 @@ def _child(where: Path, first: int, last: int, seed: int, cache: Path | None) ->
     sys.path.insert(0, str(where / "modules"))
     names = SPECIMENS if cache is None else COMPILES_NOTHING
     found = {name: _read_undamaged(name, where) for name in names}
-    assert expected == expected | found, "undamaged specimens give wrong results"
+    wrong = [name for name in names if found[name] != expected[name]]
+    assert not wrong, f"undamaged specimens give wrong results: {wrong}"
     if cache is not None:
         saved = [path for path in cache.rglob("*") if path.is_file()]
-        assert not saved, "the process that is forked has compiled something"
+        assert not saved, "the process that is forked has saved compiled functions"
+        names = compiled_here()
+        assert not names, f"the process that is forked has compiled {names}"
         numba.njit(_sum)(np.ones(3))  # loads the compiler, and saves nothing
 
     def up(*_: object) -> None:
@@ -1256,18 +1289,21 @@ def _child(where: Path, first: int, last: int, seed: int, cache: Path | None) ->
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
     watch = Watch()
     run = functools.partial(run_case, where=where, expected=expected, watch=watch)
+    compilations = Compilations()
     for number in range(first, last):
         if cache is None:
             print(json.dumps(run(number, seed)), flush=True, file=results)
             continue
-        shutil.rmtree(cache)
-        cache.mkdir()
+        if number == first or number % EMPTIED == 0:
+            shutil.rmtree(cache)
+            cache.mkdir()
         if process := os.fork():
             if status := os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]):
                 sys.exit(f"the fork ended with {status}")
             continue
         try:
-            print(json.dumps(run(number, seed, cold=True)), flush=True, file=results)
+            case = run(number, seed, cold=True)._replace(compiled=compilations.count)
+            print(json.dumps(case), flush=True, file=results)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -1405,6 +1441,9 @@ def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
         }
     commits = dict.fromkeys([*earlier["commit"].split(", "), later["commit"]])
     order = [what for what in (*DAMAGE, *FORGERY) if what in rows]
+    if "compiled" in later:
+        compiled = Counter(earlier["compiled"]) + Counter(later["compiled"])
+        later = later | {"compiled": dict(compiled)}
     return later | {
         "commit": ", ".join(commits),
         "minutes": round(earlier["minutes"] + later["minutes"], 1),
@@ -1421,7 +1460,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    parser.add_argument("--cold", action="store_true", help="an empty Numba cache for each case")
+    parser.add_argument("--cold", action="store_true", help="begin with an empty Numba cache")
     parser.add_argument("--only", type=int, help="this case alone")
     parser.add_argument("--out", type=Path, help="write the result to this JSON file")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
@@ -1482,6 +1521,9 @@ def main() -> None:
             "rows": rows,
             "problems": [case._asdict() for case in wrong],
         }
+        if options.cold:
+            compiled = [case.compiled for case in found if case.compiled]
+            report["compiled"] = {"cases": len(compiled), "functions": sum(compiled)}
         report = report if earlier is None else joined(earlier, report)
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")

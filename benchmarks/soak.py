@@ -2,8 +2,10 @@
 
 python -m benchmarks.soak [--points 1000] [--seed 0] [--ray] [--out FILE.json]
 
-A *point* is one blow: the run is killed (SIGKILL) or ended (SIGTERM), or one of its workers is
-killed or frozen (SIGSTOP, and never woken). After the blows the run is resumed until it has ended.
+A *point* is one blow: the run is killed (SIGKILL) or ended (SIGTERM), one of its workers is killed
+or frozen (SIGSTOP, and never woken), the disk is full for a while, or the clock jumps by days. The
+full disk is a small file system, for which the user must be allowed to mount one. ``--blows``
+selects some of them. After the blows the run is resumed until it has ended.
 Its result and its files must then equal those of the undisturbed run, and nothing may be left: no
 process, no open file, no temporary file, no shared memory. The exit code is 1 if anything differs
 or is left. Ctrl-C stops, and reports the results so far. With ``--out``, trials are stored beside
@@ -37,6 +39,7 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -80,11 +83,15 @@ LOADED = (
     *("gensmooth.lab.compare", "gensmooth.lab.report.page", "gensmooth.lab.paper.rl.run"),
     *("gensmooth.torch", "gensmooth.searches.algorithms", "torch.distributed", "torch._dynamo"),
 )
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
+_PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, … of <linux/prctl.h>
 
 KINDS = "minimize,train,study,compare,sweep,reproduce,torch"
 KILLED = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM}
 TO_WORKERS = ("worker killed", "worker frozen", "worker frozen, then SIGKILL")
+FULL, JUMP = "full disk", "clock jump"
+BLOW_NAMES = (*KILLED, *TO_WORKERS, FULL, JUMP)
+DISK = "size=64m"  # of the file system that is filled
+JUMPS = 30 * 86_400.0  # seconds, in both directions
 
 
 class Case(NamedTuple):
@@ -277,8 +284,10 @@ def _torch(ranks: int) -> Callable[[Path, bool], bytes]:
         folder.mkdir(exist_ok=True)
         rank, options = 0, dict[str, Any]()
         if ranks > 1:
-            store = f"file://{folder.parent}/result/ranks-{os.getpid()}"
+            store = f"file://{folder.parents[1]}/result/ranks-{os.getpid()}"
             rank = 0 if os.fork() else 1
+            if rank:  # it ends with the first one, as with torchrun
+                ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
             words = {"init_method": store, "rank": rank, "world_size": ranks}
             torch.distributed.init_process_group("gloo", **words)
             options["ranks"] = "directions"
@@ -286,6 +295,10 @@ def _torch(ranks: int) -> Callable[[Path, bool], bytes]:
         try:
             weights = _zeroth_order(folder / "run.log", **options)
             code = 0
+        except BaseException:
+            if rank:
+                traceback.print_exc()
+            raise
         finally:
             if rank:
                 os._exit(code)
@@ -317,7 +330,7 @@ def _zeroth_order(path: Path, **options: Any) -> bytes:
 
 def cases(*, ray: bool = False) -> dict[Case, float]:
     """The runs, with weights for how often each is chosen."""
-    serial, workers = tuple(KILLED), (*KILLED, *TO_WORKERS)
+    serial, workers = (*KILLED, FULL, JUMP), (*KILLED, *TO_WORKERS)
     weights: dict[Case, float] = {}
     for dim, method, optimizer, samples, every in (
         (10, "bes", gs.sgd(0.05), "paired", 1),
@@ -397,7 +410,8 @@ class Fork:
     def __init__(self, case: Case, where: Path, *, resume: bool) -> None:
         self.case, self.where = case, where
         self.status: int | None = None
-        for name in ("tmp", "result"):
+        self.was_full = False  # whether it ended on a full disk
+        for name in ("tmp", "result", "disk"):
             (where / name).mkdir(exist_ok=True)
         sys.stdout.flush()
         self.pid = os.fork()
@@ -454,9 +468,10 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
         resource_tracker.ensure_running()  # start it before counting files: its pipe stays open
     if _forks_workers(case):
         _start_by_forking(where)
+    signal.signal(signal.SIGUSR1, _jump)
     try:
         before = _handles()
-        result = case.run(where / "run", resume)
+        result = case.run(where / "disk" / "run", resume)
         after = _handles()
     except BaseException as error:
         traceback.print_exc()
@@ -466,6 +481,16 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     report = {"digest": hashlib.sha256(result).hexdigest(), "handles": after - before}
     (where / "result" / "report").write_text(json.dumps(report))
     return 0
+
+
+def _jump(*_: object) -> None:
+    """Set the clock of this process wrong."""
+    shift, right = random.Random(os.getpid()).uniform(-JUMPS, JUMPS), _CLOCKS
+    time.time = lambda: right[0]() + shift
+    time.time_ns = lambda: right[1]() + int(shift * 1e9)
+
+
+_CLOCKS = time.time, time.time_ns
 
 
 def _forks_workers(case: Case) -> bool:
@@ -615,6 +640,20 @@ def trial(
         The outcome, and those of Ray's agents that have not ended yet.
     """
     where.mkdir()
+    if FULL in case.blows:
+        _mount(where / "disk")
+    try:
+        made, agents = _disturb(case, where, expected, rng, most)
+    finally:
+        _unmount(where / "disk")
+    if not made.problems:
+        shutil.rmtree(where)
+    return made, agents
+
+
+def _disturb(
+    case: Case, where: Path, expected: tuple[str, float], rng: random.Random, most: int
+) -> tuple[Trial, list[Left]]:
     began = time.monotonic()
     digest, seconds = expected
     blows: list[str] = []
@@ -634,8 +673,10 @@ def trial(
             os.kill(fork.pid, signal.SIGKILL)
             fork.wait(PATIENCE)
             break
-        if fork.status == 0:
+        if fork.status == 0 and not fork.was_full:
             break
+        if fork.was_full and (fork.status == 0 or _is_meant(case, FULL, fork)):
+            continue  # it ended on the full disk; now there is space again
         if fork.status == 1 and "Could not start Ray on this machine" in fork.log():
             late_starts += 1
             if late_starts <= LATE_STARTS:
@@ -655,17 +696,19 @@ def trial(
             problems.append(f"left {report['handles']} open files")
     leftovers, agents = _left(where, memory, sessions, orphans)
     problems += leftovers
-    if not problems:
-        shutil.rmtree(where)
     return Trial(case, blows, problems, time.monotonic() - began), agents
 
 
 def _strike(fork: Fork, blow: str, delay: float) -> bool:
     """Give a run a blow after a delay; returns whether the run had not ended before."""
-    if blow in KILLED:
+    if blow in KILLED or blow in (FULL, JUMP):
         if fork.wait(delay):
             return False
-        os.kill(fork.pid, KILLED[blow])
+        if blow == FULL:
+            with _filled(fork.where / "disk"):
+                fork.was_full = fork.wait(delay)
+        else:
+            os.kill(fork.pid, KILLED.get(blow, signal.SIGUSR1))
         return True
     while not (workers := fork.workers()):
         if fork.wait(0.01):
@@ -683,6 +726,33 @@ def _strike(fork: Fork, blow: str, delay: float) -> bool:
     return True
 
 
+def _mount(disk: Path) -> bool:
+    """Mount a small file system, if this user may."""
+    disk.mkdir(exist_ok=True)
+    words = ["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", str(disk)]
+    return bool(shutil.which("mount")) and not subprocess.run(words, capture_output=True).returncode
+
+
+def _unmount(disk: Path) -> None:
+    if disk.is_mount():
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@contextlib.contextmanager
+def _filled(disk: Path) -> Iterator[None]:
+    """Leave no space on a disk."""
+    filler = disk / "filler"
+    with filler.open("wb") as file, contextlib.suppress(OSError):
+        size = 0
+        while free := os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize:
+            os.posix_fallocate(file.fileno(), size, free)
+            size += free
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
 def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
     """Whether a run ended as it should after a blow."""
     if blow.endswith("SIGKILL"):
@@ -690,6 +760,8 @@ def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
     if blow == "SIGTERM":
         # While Ray starts, its handler turns the signal into an exit code.
         return fork.status in (-signal.SIGTERM, *[signal.SIGTERM] * (case.means == "ray"))
+    if blow == FULL:
+        return "No space left on device" in (fork.where / "log").read_text(errors="replace")
     # The message of a study names the command that continues; that of a rank, the lost rank.
     words = "rank" if case.kind == "torch" else "run the same command again"
     return case.kind not in ("minimize", "train") and words in fork.log()
@@ -726,7 +798,7 @@ def _left(
             late.append(Left(pid, status.started, time.monotonic()))
     temporary = [path.name for path in (where / "tmp").iterdir()]
     temporary = [name for name in temporary if not name.startswith("torchinductor")]  # a cache
-    aside = [path.name for path in (where / "run").rglob(".*") if path.name != ".lock"]
+    aside = [path.name for path in (where / "disk").rglob(".*") if path.name != ".lock"]
     if temporary or aside:
         problems.append(f"left files: {_listed([*temporary, *aside][:5])}")
     if named := _shared_memory() - memory:
@@ -951,6 +1023,7 @@ class Journal:
 def _load() -> None:
     """Load what all runs need; use no simulator, for a process with its threads cannot fork."""
     _adopt()
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until a run has its handler
     gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
     gs.minimize(loss, np.zeros(3), samples="independent", max_steps=2, seed=0)
     gs.minimize(exact_loss, np.zeros(3), budget=50, seed=0)
@@ -972,7 +1045,7 @@ def summary(trials: Sequence[Trial]) -> list[dict[str, Any]]:
                 "means": means,
                 "runs": len(ours),
                 "points": sum(blows.values()),
-                "blows": {name: blows[name] for name in (*KILLED, *TO_WORKERS) if blows[name]},
+                "blows": {name: blows[name] for name in BLOW_NAMES if blows[name]},
                 "problems": sum(bool(t.problems) for t in ours),
             }
         )
@@ -986,6 +1059,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of runs, blows and times")
     parser.add_argument("--ray", action="store_true", help="also on Ray, started by each run")
     parser.add_argument("--kinds", default=KINDS, help="what to run")
+    parser.add_argument("--blows", nargs="+", choices=BLOW_NAMES, default=list(BLOW_NAMES))
     parser.add_argument("--means", default="serial,processes,ray", help="how to run it")
     parser.add_argument("--part", type=int, default=0, help="number of a part, run beside others")
     parser.add_argument("--again", action="store_true", help="repeat trials with a problem")
@@ -993,12 +1067,18 @@ def main() -> None:
     options = parser.parse_args()
     if not Path("/proc/self/fd").is_dir():
         sys.exit("This needs Linux: it searches /proc for leftover processes.")
-    means = options.means.split(",")
-    chosen = {
-        case: weight * (case.means in means)  # with weight 0, serial runs are for comparison only
-        for case, weight in cases(ray=options.ray).items()
-        if case.kind in options.kinds.split(",")
-    }
+    means, allowed = options.means.split(","), list(options.blows)
+    with tempfile.TemporaryDirectory() as folder:
+        if _mount(Path(folder) / "disk"):
+            _unmount(Path(folder) / "disk")
+        else:
+            allowed = [name for name in allowed if name != FULL]
+    chosen: dict[Case, float] = {}
+    for case, weight in cases(ray=options.ray).items():
+        blows = tuple(name for name in case.blows if name in allowed)
+        if case.kind in options.kinds.split(","):
+            # With weight 0, serial runs are for comparison only.
+            chosen[case._replace(blows=blows)] = weight * (case.means in means and bool(blows))
     if not any(chosen.values()):
         sys.exit(f"No run is chosen by --kinds {options.kinds} --means {options.means}.")
     _load()
@@ -1008,7 +1088,8 @@ def main() -> None:
             path = Path(folder) / "trials.jsonl"
         else:
             path = options.out.with_suffix(f".{options.part}.jsonl" if options.part else ".jsonl")
-        request = {name: getattr(options, name) for name in ("seed", "ray", "kinds", "means")}
+        names = ("seed", "ray", "kinds", "means", "blows")
+        request = {name: getattr(options, name) for name in names}
         others = [] if options.part else sorted(path.parent.glob(f"{path.stem}.*.jsonl"))
         first = PARTS * options.part
         journal = Journal(path, request, chosen, others=others, first=first, again=options.again)

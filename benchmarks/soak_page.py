@@ -61,8 +61,10 @@ python -m benchmarks.fuzz_files --cases 10000 --cold --out docs/results/fuzz-fil
 ```
 
 Every kind of file in the [table of files](security.md#every-file) is damaged or forged, and then
-read by the commands that read it. In the second command, every case has a process of its own, which
-has compiled nothing and finds an empty Numba cache. The outcomes are:
+read by the commands that read it. In the first command, the cases share processes, which have
+compiled everything that they call. In the second one, every case has a process of its own, a fork
+of one that has compiled nothing, and Numba's cache is emptied before every 100th case. So the first
+cases after that compile what they call and save it, and later ones load it. The outcomes are:
 
 - *detected*: a plain error names the file, and the folder is unchanged;
 - *recovered*: the result is the same as without the damage, to the last bit, because the file is
@@ -130,6 +132,8 @@ def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]
         wrong = [f"{p['specimen']}, {p['what']}: {p['problem']}" for p in fuzz["problems"]]
         text += f"\n{fuzz['cases']:,} cases, {_problems(wrong)}"
         text += f"\nCases by file: {_counts(fuzz['specimens'], ': ', '; ')}.\n{_origin(fuzz)}"
+        if compiled := fuzz.get("compiled"):
+            text += "{cases:,} of the cases compiled {functions:,} functions.\n".format(**compiled)
         if (planned := fuzz.get("planned", 0)) > fuzz["cases"]:
             text += f"It was stopped after {fuzz['cases']:,} of {planned:,} cases.\n"
     return text

@@ -1,5 +1,6 @@
 """Runs of the reinforcement-learning study: they go on where they were, to the last bit."""
 
+import logging
 import math
 from dataclasses import replace
 
@@ -32,7 +33,8 @@ def test_a_run_has_a_test_a_round(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["main", "mlp", "antithetic"])
-def test_a_run_goes_on_where_it_was_to_the_same_bits(tmp_path, monkeypatch, part):
+def test_a_run_goes_on_where_it_was_to_the_same_bits(tmp_path, monkeypatch, caplog, part):
+    caplog.set_level(logging.INFO, "gensmooth")
     whole = rl_run.execute(config(part=part), tmp_path / "whole")
     monkeypatch.setattr(rl_run, "_EVERY", 0.0)
     calls = []
@@ -46,12 +48,16 @@ def test_a_run_goes_on_where_it_was_to_the_same_bits(tmp_path, monkeypatch, part
 
     monkeypatch.setattr(rl_run, "advance", dying)
     scratch = tmp_path / "killed"
+    caplog.clear()
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             rl_run.execute(config(part=part), scratch)
     again = rl_run.execute(config(part=part), scratch)
     assert len(calls) == 40 + 4 + 3  # nothing was made twice
     assert again._replace(seconds=0) == whole._replace(seconds=0)
+    started, *resumed = [line for line in caplog.messages if line.startswith("The run ")]
+    assert started == "The run starts."
+    assert resumed == ["The run resumes from its checkpoint."] * 3
 
 
 def test_a_checkpoint_that_is_not_this_runs_is_not_used(tmp_path, monkeypatch):

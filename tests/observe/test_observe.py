@@ -164,7 +164,7 @@ def test_lines_tell_faults_by_kind_and_where_a_run_goes_on(tmp_path):
 
     calls = Counter()
     gs.resume(tmp_path, unlucky, on_failure="retry", retries=1, trackers=[Lines(0.0, out)])
-    resumed = f"The run in {tmp_path} resumes after 45 evaluations (45 from the checkpoint after 5"
+    resumed = f"The run in {tmp_path} resumes after 45 evaluations (from the checkpoint after 5"
     assert out.getvalue().startswith(f"{resumed} steps).\n")
     assert "faults non-finite 1" in out.getvalue()
 

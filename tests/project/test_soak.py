@@ -21,6 +21,10 @@ pytestmark = [
 ]
 
 
+BLOWS = ["SIGKILL", "SIGTERM", "worker killed", "worker frozen", "worker frozen, then SIGKILL"]
+BLOWS += ["full disk", "clock jump"]
+
+
 def benchmark(name, *words, out):
     paths = [str(ROOT), *(path for path in sys.path if path)]
     done = subprocess.run(
@@ -54,7 +58,7 @@ soak.GOING = 0.5
 kind = sys.argv[1]
 with tempfile.TemporaryDirectory() as folder:
     where = Path(folder)
-    for name in ("tmp", "run"):
+    for name in ("tmp", "disk"):
         (where / name).mkdir()
     title = "ray::DashboardAgent" if kind == "agent" else "ray::RayWorker.step"
     # As Ray's processes are: in the session of their run, with a title where the mark was.
@@ -111,7 +115,7 @@ soak._adopt()
 words = "setsid env -i sleep 1000 >/dev/null 2>&1 & sleep 0.5"
 with tempfile.TemporaryDirectory() as folder:
     where = Path(folder)
-    for name in ("tmp", "run"):
+    for name in ("tmp", "disk"):
         (where / name).mkdir()
     for known in (False, True):
         before = soak._orphans()
@@ -141,7 +145,7 @@ def test_a_soak_that_was_stopped_goes_on(tmp_path):
     words = ("--points", "4", "--seed", "2", "--kinds", "minimize", "--means", "serial")
     whole = benchmark("soak", *words, out=out)
     assert not out.with_suffix(".jsonl").exists()
-    told = {"seed": 2, "ray": False, "kinds": "minimize", "means": "serial"}
+    told = {"seed": 2, "ray": False, "kinds": "minimize", "means": "serial", "blows": BLOWS}
     case = ["minimize", "bes, d = 10", "serial"]
     made = {"number": 7, "case": case, "blows": ["SIGKILL"] * 3, "problems": [], "seconds": 1.0}
     lines = [told, made | {"commit": "abc", "minutes": 60.0}]
@@ -163,7 +167,7 @@ def test_a_soak_that_was_stopped_goes_on(tmp_path):
 def test_trials_with_a_problem_are_made_again_and_told(tmp_path):
     out = tmp_path / "soak.json"
     words = ("--points", "2", "--seed", "2", "--kinds", "minimize", "--means", "serial", "--again")
-    told = {"seed": 2, "ray": False, "kinds": "minimize", "means": "serial"}
+    told = {"seed": 2, "ray": False, "kinds": "minimize", "means": "serial", "blows": BLOWS}
     case = ["minimize", "bes, d = 10", "serial"]
     made = {"case": case, "blows": ["SIGKILL"], "seconds": 1.0, "commit": "abc", "minutes": 1.0}
     good = made | {"number": 1, "problems": [], "blows": ["SIGKILL"] * 2}
@@ -186,6 +190,13 @@ def test_damaged_files_are_detected_or_recovered_and_forged_ones_run_nothing(tmp
     assert (
         {"detected", "recovered"} <= outcomes <= {"detected", "recovered", "used", "still running"}
     )
+
+
+def test_with_a_cold_cache_cases_compile_what_they_call(tmp_path):
+    found = benchmark("fuzz_files", "--cases", "6", "--cold", out=tmp_path / "fuzz.json")
+    assert found["problems"] == []
+    assert 0 < found["compiled"]["cases"] <= 6
+    assert found["compiled"]["functions"] > 10
 
 
 def test_a_file_that_the_security_page_does_not_list_is_found(tmp_path):

@@ -1,5 +1,6 @@
 """What a run prints is true in the situation in which it prints it."""
 
+import contextlib
 import io
 import logging
 import os
@@ -216,3 +217,83 @@ def test_a_duration_is_not_a_number(name):
 def test_masked_parameters_are_refused():
     with pytest.raises(ValueError, match="`x0` must have no masked entries"):
         gs.minimize(bowl, np.ma.masked_array([0.0, 1.0], [True, False]))
+
+
+def test_a_run_that_was_stopped_before_its_first_step_starts_from_the_beginning(tmp_path, caplog):
+    interrupts = [KeyboardInterrupt]
+
+    def interrupted(x):
+        if interrupts:
+            raise interrupts.pop()
+        return bowl(x)
+
+    caplog.set_level(logging.INFO, "gensmooth")
+    options = {"budget": 60, "seed": 0, "folder": tmp_path / "run", "method": "bes"}
+    gs.minimize(interrupted, np.zeros(2), **options)
+    caplog.clear()
+    gs.minimize(interrupted, np.zeros(2), **options)
+    assert "starts from the beginning: it was stopped before" in caplog.messages[0]
+    assert "resumes" not in caplog.messages[0]
+
+
+def test_a_setting_in_two_parts_of_the_configuration_is_named_once(tmp_path):
+    options = {"seed": 0, "folder": tmp_path / "run"}
+    gs.minimize(bowl, np.zeros(2), budget=100, **options)
+    with pytest.raises(gs.CheckpointError, match="budget") as caught:
+        gs.minimize(bowl, np.zeros(2), budget=200, **options)
+    assert str(caught.value).count("`budget`") == 1
+
+
+def test_the_result_of_a_run_without_a_folder_is_called_that(tmp_path):
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(gs.CheckpointError, match="of a run that was made without `folder`"):
+        gs.resume(tmp_path, bowl)
+    with pytest.raises(gs.CheckpointError, match="it is not a run's folder"):
+        gs.minimize(bowl, np.zeros(2), budget=60, folder=tmp_path)
+
+
+def on_a_terminal(program, folder, **environment):
+    """What a program prints on a terminal."""
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    code = textwrap.dedent(program)
+    done = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=follower, env={**os.environ, **environment}, cwd=folder
+    )
+    os.close(follower)
+    parts = []
+    with open(leader, "rb", buffering=0) as stream, contextlib.suppress(OSError):
+        while part := stream.read(65536):  # an error means that the other end is closed
+            parts.append(part)
+    return done.wait(), b"".join(parts).decode()
+
+
+def test_compiling_is_announced_when_numba_compiles_and_only_then(tmp_path):
+    program = """
+        import numpy as np
+        from gensmooth import kernels
+        kernels.on_moments()  # none of whose kernels is called
+        import gensmooth as gs
+        gs.minimize(lambda x: float(x @ x), np.ones(3), method="bes", max_steps=1, progress=False)
+    """
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    (_, cold), (_, warm) = (on_a_terminal(program, tmp_path, **cache) for _ in range(2))
+    assert cold.count("compiling kernels") == 1
+    assert "compiling" not in warm
+
+
+def test_sigterm_on_a_terminal_is_reported(tmp_path):
+    program = """
+        import os, signal
+        import numpy as np
+        import gensmooth as gs
+
+        def fun(x):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return float(x @ x)
+
+        gs.minimize(fun, np.zeros(2), seed=0, folder="run")
+    """
+    status, shown = on_a_terminal(program, tmp_path)
+    assert status == -signal.SIGTERM
+    assert "Ended by the signal SIGTERM." in shown

@@ -16,7 +16,8 @@ import pytest
 import gensmooth as gs
 import run_programs
 from gensmooth.runs import STOPPED, End, Program, container, run
-from patience import wait_until
+from gensmooth.runs.loop import Interrupts
+from patience import LONG, wait_until
 from run_programs import Counter
 
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -204,3 +205,22 @@ def test_ctrl_c_within_a_step_leaves_the_state_before_it(tmp_path):
     folder = tmp_path / "run"
     assert run(Signalled(signal.SIGINT), folder=folder) == 2
     assert steps_kept("signalled", folder) == 2
+
+
+@POSIX
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_llvm_has_returned(number):
+    """LLVM calls Python while it compiles; an exception there crashed the process."""
+    interrupts, returned = Interrupts(), []
+    space = {"__name__": "llvmlite.binding.executionengine", "send": signal.raise_signal}
+    exec("def callback(number):\n    send(number)\n    return True", space)
+    with interrupts.watch(terminate=True):
+        try:
+            with interrupts.allowed():
+                returned.append(space["callback"](number))
+                time.sleep(LONG)
+        except KeyboardInterrupt:
+            returned.append("interrupted")
+    assert returned == [True, "interrupted"]
+    assert not interrupts.urgent
+    assert interrupts.terminated == (number == signal.SIGTERM)

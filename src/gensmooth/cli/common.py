@@ -3,7 +3,9 @@
 import json
 import math
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -99,6 +101,8 @@ class LateLines:
         """See :class:`~gensmooth.observe.Tracker`."""
         if self._lines is not None:
             self._lines.end(summary)
+        elif summary["reason"] == "terminated":  # the command ends without a result
+            typer.echo(summary["message"], err=True)
 
 
 class Out(NamedTuple):
@@ -182,15 +186,38 @@ def running(out: Out) -> Generator[None]:
 
 @contextmanager
 def many_runs() -> Generator[None]:
-    """Make several runs with the user's output on standard error; on Ctrl-C, say how to go on."""
+    """Make several runs with the user's output on standard error.
+
+    On Ctrl-C and SIGTERM, the workers end first; then a message says how to continue.
+    """
+    terminated = False
+
+    def terminate(*_: object) -> None:
+        nonlocal terminated
+        terminated = True
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a process group may get it twice
+        raise KeyboardInterrupt
+
+    if handles := _is_unhandled(signal.SIGTERM):
+        signal.signal(signal.SIGTERM, terminate)
     try:
         with users_code():
             yield
     except KeyboardInterrupt:
-        typer.echo(
-            "Interrupted. Finished runs are kept: repeat the same command to continue.", err=True
-        )
+        how = "Ended by the signal SIGTERM" if terminated else "Interrupted"
+        typer.echo(f"{how}. Finished runs are kept: repeat the same command to continue.", err=True)
+        if terminated:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
         raise typer.Exit(130) from None
+    finally:
+        if handles:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _is_unhandled(number: signal.Signals) -> bool:
+    main = threading.current_thread() is threading.main_thread()
+    return main and signal.getsignal(number) is signal.SIG_DFL
 
 
 def report(

@@ -1,6 +1,7 @@
 """The entry point of the command: subcommands and error messages."""
 
 import json
+import logging
 import re
 import sys
 import sysconfig
@@ -87,6 +88,7 @@ app.add_typer(physics_app)
 def main() -> None:
     """Run the command; print an error as one line on stderr, after any traceback in user code."""
     open_streams()
+    logging.getLogger("gensmooth").addFilter(_advise_in_shell)
     try:
         app()
     except Exception as error:
@@ -101,10 +103,12 @@ def main() -> None:
 
 # The types that we raise on purpose; any other error in our code is a bug.
 _EXPECTED = (ValueError, TypeError, RuntimeError, OSError, ImportError)
-_SHELL_ADVICE = (  # advice for Python in our errors, and the same advice for a shell
+_SHELL_ADVICE = (  # advice for Python in our messages, and the same advice for a shell
     (re.compile(r"workers=gs\.evaluators\.(\w+\([^()]*\))"), r'--workers "\1"'),
     (re.compile(r"gs\.resume\(folder, fun\)"), "--objective module:function"),
-    (re.compile(r"use gs\.(?:rl\.)?resume\b"), "use `gensmooth resume` with that folder"),
+    (re.compile(r"use gs\.(?:rl\.)?resume\b"), "use `gensmooth resume`"),
+    (re.compile(r"such as np\.(zeros|ones)\((\d+)\)"), r"such as `--x0 \1:\2`"),
+    (re.compile(r"without `folder`"), "without `--folder`"),
 )
 
 
@@ -126,9 +130,19 @@ def explain(error: Exception) -> tuple[str, str]:
         return shown, f"{type(error).__name__} in {place}: {message}"
     if not isinstance(error, _EXPECTED):
         return "".join(traceback.format_exception(error)), f"{type(error).__name__}: {message}"
+    return "", _for_shell(message)
+
+
+def _for_shell(message: str) -> str:
     for pattern, advice in _SHELL_ADVICE:
         message = pattern.sub(advice, message)
-    return "", message
+    return message
+
+
+def _advise_in_shell(record: logging.LogRecord) -> bool:
+    """Adapt the advice in a log message, as that in an error."""
+    record.msg, record.args = _for_shell(record.getMessage()), ()
+    return True
 
 
 def _users_traceback(error: BaseException) -> tuple[str, str] | None:

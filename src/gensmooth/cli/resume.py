@@ -46,8 +46,9 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_objec
 def resume(parsed: ParsedOptions) -> None:
     """Continue an interrupted run, or a finished one with larger limits.
 
-    The objective is the function named in the folder's config.json. It is imported and called, so
-    check that file first if the folder is not yours.
+    A minimisation needs its objective: name it with --objective, or pass --trust, and the function
+    that the folder's config.json names is imported and called. Check that file first if the folder
+    is not yours.
     """
     import gensmooth as gs
     from gensmooth.runs import kind_of

@@ -10,32 +10,25 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 
-def _loader(name: str, kernel: str) -> Callable[[], Any]:
-    """Return a function that imports a module; ``kernel`` is one of its kernels."""
-    return cache(lambda: _load(name, kernel))
+def _loader(name: str) -> Callable[[], Any]:
+    """Return a function that imports a module of kernels."""
+    return cache(lambda: _load(name))
 
 
-on_signs = _loader("signs", "estimate")  # packed signs
-on_laws = _loader("laws", "estimate")  # other directions
-on_bases = _loader("bases", "gram_schmidt")  # orthogonal bases
-on_subsets = _loader("subsets", "choose")  # random coordinates
-on_subspaces = _loader("subspaces", "eigen")  # principal subspaces
-on_factors = _loader("factors", "perturb")  # products of factors
-on_moments = _loader("moments", "moments")  # adaptive distributions
-on_ranks = _loader("ranks", "share_out")  # ranks of values
-on_steps = _loader("steps", "adam")  # optimiser steps
-on_tensors = _loader("tensors", "move")  # the parameters of a model
-
-
-@cache
-def on_sums() -> Any:
-    """Import the sums in a fixed order; they compile quickly, so no message is printed."""
-    _spare_scipy()
-    return import_module("gensmooth.kernels.sums")
+on_signs = _loader("signs")  # packed signs
+on_laws = _loader("laws")  # other directions
+on_bases = _loader("bases")  # orthogonal bases
+on_subsets = _loader("subsets")  # random coordinates
+on_subspaces = _loader("subspaces")  # principal subspaces
+on_factors = _loader("factors")  # products of factors
+on_moments = _loader("moments")  # adaptive distributions
+on_ranks = _loader("ranks")  # ranks of values
+on_steps = _loader("steps")  # optimiser steps
+on_sums = _loader("sums")  # sums in a fixed order
+on_tensors = _loader("tensors")  # the parameters of a model
 
 
 def of(law: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -66,16 +59,29 @@ def _spare_scipy() -> None:
             linalg.ensure_blas = original
 
 
-def _load(name: str, kernel: str) -> Any:
-    """Import kernels; on a terminal, print a message if they have to be compiled first."""
+def _load(name: str) -> Any:
     _spare_scipy()
-    module: Any = import_module(f"gensmooth.kernels.{name}")
-    cache_folder = Path(getattr(module, kernel).stats.cache_path)
-    if getattr(sys.stderr, "isatty", bool)() and not any(
-        cache_folder.glob(f"{name}.{kernel}-*.nbi")
-    ):
-        _announce()
-    return module
+    if getattr(sys.stderr, "isatty", bool)():
+        _watch_compiler()
+    return import_module(f"gensmooth.kernels.{name}")
+
+
+@cache
+def _watch_compiler() -> None:
+    """Have a message printed when Numba begins to compile one of our kernels."""
+    events: Any = import_module("numba.core.event")
+
+    class Announcer(events.Listener):
+        def on_start(self, event: Any) -> None:
+            if event.data["dispatcher"].py_func.__module__ in _SLOW:
+                _announce()
+
+        def on_end(self, event: Any) -> None: ...
+
+    events.register("numba:compile", Announcer())
+
+
+_SLOW = [f"gensmooth.kernels.{name}" for name in ("signs", "laws", "bases", "tensors")]
 
 
 @cache

@@ -51,6 +51,8 @@ class LiveTable:
     def end(self, summary: Mapping[str, Any]) -> None:
         """See :class:`Tracker`."""
         self._live.stop()
+        if summary["reason"] == "terminated":  # the program ends, and prints no result
+            self._live.console.print(summary["message"], markup=False, highlight=False)
 
     def _table(self) -> Any:
         from rich.table import Table
@@ -101,7 +103,8 @@ class Lines:
         """See :class:`Tracker`."""
         if self._last is not None:
             self._show(self._last)
-        self._print(f"end: {summary['message']} fun {summary['fun']:.8g}")
+        name = "fun" if self._start is None else self._start.words.get("fun", "fun")
+        self._print(f"end: {summary['message']} {name} {summary['fun']:.8g}")
 
     def _show(self, progress: Progress) -> None:
         assert self._start is not None

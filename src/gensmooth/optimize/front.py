@@ -301,7 +301,7 @@ def resume(
     A finished run returns its stored result; with other limits it continues.
 
     Args:
-        folder: The folder that was passed to :func:`minimize`.
+        folder: The run's folder.
         fun: The objective. With ``trust=True`` it may be left out if it can be imported under the
             name ``module:function``.
         args: As in :func:`minimize`.

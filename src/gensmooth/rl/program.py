@@ -54,6 +54,7 @@ _WORDS = {
     "evaluations": "episodes",
     "evaluations/s": "episodes/s",
     "value": "training return",
+    "fun": "test return",
 }
 _FEW_TESTS = 4  # fewer do not show whether there is progress
 

@@ -181,7 +181,7 @@ def differences(
     ...             {"seed": None, "search": "`{}`"})
     ['`seed` (there 1, here 2)', '`spacing` (there 1, here 0.1)']
     """
-    changes: list[str] = []
+    changes: dict[str, None] = {}  # a setting may be in two parts of a configuration
     for name, template in compared.items():
         new, old = now.get(name), before.get(name)
         if template is None or not isinstance(new, dict):
@@ -194,8 +194,8 @@ def differences(
             value = here.get(key)
             if value != then.get(key):
                 both = f" (there {then.get(key)}, here {value})"
-                changes.append(label.format(key) + (both if len(both) < 140 else ""))
-    return changes
+                changes[label.format(key) + (both if len(both) < 140 else "")] = None
+    return list(changes)
 
 
 def pretty(settings: Any, indent: str = "") -> str:

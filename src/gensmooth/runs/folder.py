@@ -58,6 +58,7 @@ UNUSABLE = (
     RecursionError,
 )
 _FINAL_REASONS = ("diverged",)  # reasons to end that new limits do not change
+_RESULT = "result.json"  # the command line writes it, also for a run without a folder
 _LEFT_BY_A_KILL = {".lock", ARRAYS, f".{ARRAYS}.new", f".{CONFIG}.new"}
 _log = logging.getLogger("gensmooth")
 
@@ -125,7 +126,10 @@ class RunFolder:
             other_files = {entry.name for entry in path.iterdir()} - _LEFT_BY_A_KILL
             if other_files or not create:
                 what = "is not empty and has" if other_files else "has"
-                raise CheckpointError(path, f"{what} no {CONFIG}: it is not a run's folder.")
+                why = "it is not a run's folder"
+                if other_files == {_RESULT} and not create:
+                    why = "it holds the result of a run that was made without `folder`"
+                raise CheckpointError(path, f"{what} no {CONFIG}: {why}.")
         try:
             self._lock = Lock(path)
         except OSError as error:
@@ -207,15 +211,22 @@ class RunFolder:
         noun, unit = program.noun, program.unit
         if self.is_new:
             return f"The {noun} starts. It is stored in {self.path}."
-        parts: list[str] = []
-        if self.saved is not None:
-            parts.append(f"{evaluations:,} from the checkpoint after {_counted(step, 'steps')}")
+        parts: dict[str, int] = {}
+        if self.saved is not None and evaluations:
+            parts[f"from the checkpoint after {_counted(step, 'steps')}"] = evaluations
         if recorded:
-            parts.append(f"{recorded:,} from the journal")
+            parts["from the journal"] = recorded
         if parts:
-            total = evaluations + recorded
-            after = _counted(total, unit)
-            return f"The {noun} in {self.path} resumes after {after} ({', '.join(parts)})."
+            after = _counted(sum(parts.values()), unit)
+            origin = ", ".join(f"{n:,} {source}" for source, n in parts.items())
+            if len(parts) == 1:
+                origin = next(iter(parts))
+            return f"The {noun} in {self.path} resumes after {after} ({origin})."
+        if self.saved is not None:
+            return (
+                f"The {noun} in {self.path} starts from the beginning: it was stopped before its "
+                "first step was complete."
+            )
         return (
             f"The {noun} in {self.path} starts from the beginning: it was stopped before a "
             f"checkpoint was written, and its journal has no {unit}."
@@ -466,7 +477,8 @@ class Scratch:
     """A temporary folder with a checkpoint and a journal, deleted when the run has ended.
 
     It has no configuration and no metrics. The program itself checks whether a checkpoint belongs
-    to it. If a checkpoint cannot be used, the run starts over.
+    to it. If a checkpoint cannot be used, the run starts over. A run that is a part of a study
+    logs how it starts only at the level of information.
 
     Args:
         path: The folder; it is created when the first checkpoint or value is written.
@@ -480,6 +492,7 @@ class Scratch:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self._saved = 0
+        self._has_checkpoint = False
         self._owner = os.getpid()
 
     def load(self, program: Program[S, Any, Any]) -> RunProgress[S, Any]:
@@ -487,7 +500,9 @@ class Scratch:
         path = self.path / CHECKPOINT
         if os.path.lexists(path):
             try:
-                return RunProgress(program.unpack(*container.read(path, sizes_fit(program))), 0, [])
+                state = program.unpack(*container.read(path, sizes_fit(program)))
+                self._has_checkpoint = True
+                return RunProgress(state, 0, [])
             except (CheckpointError, OSError, *UNUSABLE) as error:
                 _log.warning("%s cannot be used, so the run starts over: %s", path, error)
         return RunProgress(program.init(), 0, [])
@@ -496,6 +511,18 @@ class Scratch:
         """See :class:`RunFolder`."""
         self._cadence = Cadence(every, progress.step)
         self.journal = Journal(self.path / JOURNAL, "", self._prepare)
+
+    def describe_start(
+        self,
+        program: Program[Any, Any, Any],
+        step: int,  # noqa: ARG002
+        evaluations: int,  # noqa: ARG002
+        recorded: int,
+    ) -> str:
+        """See :class:`RunFolder`; no numbers, because the program counts anew."""
+        sources = ["checkpoint"] * self._has_checkpoint + ["journal"] * (recorded > 0)
+        how = f"resumes from its {' and its '.join(sources)}" if sources else "starts"
+        return f"The {program.noun} {how}."
 
     def record(self, step: int, line: Mapping[str, Any]) -> None:  # noqa: ARG002
         """See :class:`RunFolder`; stores no metrics."""

@@ -26,6 +26,7 @@ X     the failures of this batch are void, because they ended the run
 import contextlib
 import json
 import logging
+import math
 import os
 import struct
 import threading
@@ -210,10 +211,11 @@ class JournalEntry:
 
 def _values(start: int, values: Floats) -> Iterator[bytes]:
     """The records of the finite values among ``values``."""
-    finite = np.isfinite(values if values.ndim == 1 else values[:, 0])
-    if finite.all():
+    first_column = values if values.ndim == 1 else values[:, 0]
+    if math.isfinite(first_column.sum()):  # cheaper than looking at each
         pieces = [(0, len(values))]
     else:
+        finite = np.isfinite(first_column)
         edges = np.flatnonzero(np.diff(np.concatenate(([0], finite, [0]))))
         pieces = edges.reshape(-1, 2).tolist()
     for first, last in pieces:
@@ -227,7 +229,7 @@ class Journal:
     Args:
         path: The file.
         run: The name of the run. The journal of another run is not used.
-        permitted: Whether the file may still be written; called before each write.
+        permitted: Whether the file may be created or opened for writing.
 
     Attributes:
         size: The size of the file in bytes; 0 if there is none.
@@ -237,6 +239,7 @@ class Journal:
 
     def __init__(self, path: Path, run: str, permitted: Callable[[], bool] = lambda: True) -> None:
         self._path, self._run, self._permitted = path, run, permitted
+        self._owner = os.getpid()
         self._head = _framed(_HEAD.pack(b"J", VERSION) + run.encode())
         self._stored: dict[BatchAddress, _StoredBatch] = {}
         self._used: set[BatchAddress] = set()
@@ -364,11 +367,13 @@ class Journal:
 
     def append(self, entry: JournalEntry, bodies: list[bytes]) -> None:
         """Append records about a batch."""
-        if not bodies or self.size > _FULL or not self._permitted():
-            return
+        if not bodies or self.size > _FULL or os.getpid() != self._owner:
+            return  # a forked child must not write
         with self.lock:
             if self._closed:
                 return  # from a thread that is still computing after the run has ended
+            if self._fd is None and not self._permitted():
+                return
             if entry is not self._entry:
                 bodies = [_BATCH.pack(b"B", *entry.address), *bodies]
             try:
@@ -393,7 +398,8 @@ class Journal:
             done = os.pwrite(self._fd, view, position)
             view, position = view[done:], position + done
         self.size = position
-        self._dirty.set()
+        if not self._dirty.is_set():  # this is cheaper than setting it again
+            self._dirty.set()
 
     def _open(self) -> int:
         """Open the file and truncate it after the last valid record, or create it."""

@@ -26,6 +26,7 @@ from gensmooth.runs.folder import RunFolder, RunProgress, Scratch, config_of
 from gensmooth.runs.program import Program, R, S, T
 from gensmooth.runs.stopping import End, Limits
 
+_LATER = 0.02  # seconds
 _log = logging.getLogger("gensmooth")
 
 
@@ -207,10 +208,10 @@ class Run(Generic[S, R, T]):
             return
         start, folder = self._start(), self.folder
         recorded = 0 if folder is None else folder.journal.evaluations(self.step)
-        message, notable = "The run starts.", self.step > 0 or recorded > 0
-        if isinstance(folder, RunFolder):
+        message, notable = f"The {self.program.noun} starts.", False
+        if folder is not None:
             message = folder.describe_start(self.program, self.step, start.evaluations, recorded)
-            notable = notable or not folder.is_new
+            notable = isinstance(folder, RunFolder) and not folder.is_new
         shown = self._observers is not None and self._observers.has_display
         _log.log(logging.WARNING if notable and not shown else logging.INFO, "%s", message)
         if self._observers is not None:
@@ -235,6 +236,8 @@ class Interrupts:
     :meth:`allowed`, where the program computes a step and the state is replaced only afterwards.
     Elsewhere it is deferred to the next entry into :meth:`allowed`. A second Ctrl-C raises
     immediately. Further SIGTERMs are ignored, because a signal to a process group may arrive twice.
+    While LLVM compiles, which an exception in one of its calls into Python would crash, signals
+    count as arriving a little later.
 
     Outside the main thread, or if the user has installed a signal handler, nothing is changed.
     """
@@ -286,15 +289,39 @@ class Interrupts:
                     stream.flush()
             signal.raise_signal(signal.SIGTERM)
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if _postponed(number, frame):
+            return
         self._count += 1
         if self._allowed or self.urgent:
             raise KeyboardInterrupt
 
-    def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        if _postponed(number, frame):
+            return
         first, self.terminated = not self.terminated, True
         if first and self._allowed:
             raise KeyboardInterrupt
+
+
+def _postponed(number: int, frame: FrameType | None) -> bool:
+    """Whether LLVM is compiling; the signal is then sent again a little later."""
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("llvmlite."):
+            timer = threading.Timer(_LATER, _send_to_main, (number,))
+            timer.daemon = True
+            timer.start()
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _send_to_main(number: int) -> None:
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, number)  # also ends a sleep
+    else:
+        signal.raise_signal(number)
 
 
 def resumed_run(

@@ -89,7 +89,7 @@ class Grid(NamedTuple, Generic[G]):
             where, known = (self.where(case), case["method"]), self.paper(case)
             chosen = (known, math.nan)
             if options.hyperparameters != "paper":
-                chosen = best[where]
+                chosen = best.get(where, (None, math.nan))  # its runs may be missing
             cells.append(Cell(*where, chosen[0], known, chosen[1]))
         return cells
 

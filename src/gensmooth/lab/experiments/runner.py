@@ -80,6 +80,9 @@ class Runner(NamedTuple):
         if self.piece is not None:
             ours = ours[self.piece[0] - 1 :: self.piece[1]]
         missing = [spec for spec in ours if spec.key not in records] if self.make else []
+        if self.make and len(missing) < len(ours):
+            stored = f"{len(ours) - len(missing)} of {len(ours)} runs are stored"
+            self.say(f"{title}: {stored}{'' if missing else ', so nothing is run'}.")
         for spec, record in self._make_runs(missing, title, len(ours)) if missing else ():
             records[spec.key] = record
         return Completed([records[s.key] for s in specs if s.key in records], len(missing))
@@ -124,7 +127,7 @@ class Runner(NamedTuple):
             seconds = sum(costs.values()) / at_a_time if self.cost and not self.together else 0.0
             how_long = f"about {duration(seconds)}" if seconds else "the time left is shown below"
             self.say(
-                f"{title}: {len(missing)} runs, {at_a_time} at a time on {cores()} cores; "
+                f"{title}: {len(missing)} runs, {at_a_time} at a time on {on_cores()}; "
                 f"{how_long}. You can stop it at any time; the same command continues."
             )
         done = total - len(missing)
@@ -150,6 +153,11 @@ def _in_order(cost: Cost, specs: Sequence[RunSpec]) -> list[RunSpec]:
 
 def _cost(cost: Cost, spec: RunSpec) -> float:
     return cost(spec.config) if cost else 1.0
+
+
+def on_cores() -> str:
+    """Return the number of cores in words."""
+    return f"{cores()} core{'s' * (cores() != 1)}"
 
 
 def _start(

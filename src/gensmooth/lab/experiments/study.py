@@ -74,6 +74,8 @@ def run_study(
     first = runner.complete(tuning, f"{study.name}: grid search")
     if piece and len(first.records) < len(tuning):
         return _incomplete(study.name, "grid search", say)
+    if not make and study.gather is None:
+        _require(first, len(tuning), study.name)
     cells = study.select(options, first.records)
     specs = study.reporting(options, cells)
     second = runner.complete(specs, f"{study.name}: runs")
@@ -132,9 +134,14 @@ def _existing(
     """Return the existing runs, for a report without new ones."""
     if study.gather is not None:
         return Completed(study.gather(options, cells, list(store.everything().records.values())), 0)
+    _require(loaded, wanted, study.name)
+    return loaded
+
+
+def _require(loaded: Completed, wanted: int, name: str) -> None:
+    """Raise an error if runs are missing of a study that is only reported as a whole."""
     if len(loaded.records) < wanted:
         raise StoreError(
-            f"{wanted - len(loaded.records)} of {wanted} runs of {study.name} are missing, and it "
+            f"{wanted - len(loaded.records)} of {wanted} runs of {name} are missing, and it "
             "can only be reported complete. Leave out --no-run to make them."
         )
-    return loaded

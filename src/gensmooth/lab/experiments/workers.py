@@ -15,6 +15,7 @@ from concurrent.futures import (
     wait,
 )
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -117,8 +118,9 @@ def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
         waiting = iter(jobs)
         running: dict[Future[RunRecord], RunSpec] = {}
         while True:
-            while len(running) < workers * _IN_FLIGHT and (job := next(waiting, None)):
-                running[pool.submit(execute, job)] = job.spec
+            with _interrupts_blocked():  # a process that begins inherits this
+                while len(running) < workers * _IN_FLIGHT and (job := next(waiting, None)):
+                    running[pool.submit(execute, job)] = job.spec
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -134,9 +136,24 @@ def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
         watched.close()
 
 
+@contextmanager
+def _interrupts_blocked() -> Generator[None]:
+    """Delay Ctrl-C, which would also interrupt the imports of a worker that begins."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _prepare(watched: Connection) -> None:
     """Prepare a worker: it ignores Ctrl-C, uses one thread, and ends when its parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _use_one_thread()
 
     def watch() -> None:

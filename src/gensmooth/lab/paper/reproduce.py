@@ -16,7 +16,7 @@ from gensmooth.evaluators import cores
 from gensmooth.lab.experiments.options import Accepts, Options, is_count, matches, read_options
 from gensmooth.lab.experiments.progress import duration, print_line
 from gensmooth.lab.experiments.registry import STUDIES, find_claim, find_study
-from gensmooth.lab.experiments.runner import MANY
+from gensmooth.lab.experiments.runner import MANY, on_cores
 from gensmooth.lab.experiments.spec import Outcome, Study
 from gensmooth.lab.experiments.study import expected_runs, run_study
 from gensmooth.lab.paper.page import judge_again, write_report
@@ -164,7 +164,7 @@ def _announce(
     known = f"about {duration(seconds)}" if seconds else ""
     rest = f"the time of {' and '.join(unknown)} is not known in advance" if unknown else ""
     print_line(
-        f"In all about {len(missing):,} runs, {workers} at a time on {cores()} cores; "
+        f"In all about {len(missing):,} runs, {workers} at a time on {on_cores()}; "
         f"{', and '.join(filter(None, (known, rest)))}."
     )
 

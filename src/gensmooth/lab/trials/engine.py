@@ -131,7 +131,8 @@ class TrialEngine:
         how = {"on_failure": "raise", "fun": _reach, "workers": 1}
         for choice in choices:
             try:
-                task.call(choice, self.budget, seed, **how)
+                if task.call(choice, self.budget, seed, **how).reason == "interrupted":
+                    raise KeyboardInterrupt
             except EvaluationError as error:
                 if not isinstance(error.__cause__, _Reached):
                     raise

@@ -401,6 +401,6 @@ def _part(evaluations: int, budget: int) -> int:
 
 def _words(error: BaseException) -> str:
     text = str(error)
-    if isinstance(error, EvaluationError):
+    if isinstance(error, EvaluationError | ValueError):  # a sentence of ours
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
