@@ -1126,3 +1126,15 @@ def test_a_restart_finds_the_better_optimum():
     res = gs.minimize(two_basins, np.full(4, -1.0), budget=4000, seed=1)
     assert res.best_fun < 1e-9
     np.testing.assert_allclose(res.x, 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dim", "full", "period"),
+    [(10, True, 1_000), (20, True, 2_000), (40, True, 16_000), (40, False, 4_000)],
+)
+def test_the_population_grows_by_a_factor_of_sqrt_2_in_a_period(dim, full, period):
+    first = evolution.initial_evolution(dim, np.dtype(float), learns_metric=True)
+    later = evolution.adapt_population(
+        first._replace(evaluations=period), noisy=False, full=full, left=math.inf
+    )
+    assert later.pairs == pytest.approx(math.sqrt(2) * first.min_pairs)

@@ -468,7 +468,13 @@ def record_noise(
 
 
 def adapt_population(
-    now: Evolution, *, noisy: bool, left: float, bound: int | None = None, widest: float = math.inf
+    now: Evolution,
+    *,
+    noisy: bool,
+    full: bool,
+    left: float,
+    bound: int | None = None,
+    widest: float = math.inf,
 ) -> Evolution:
     """Adapt the population, and widen the spacing while noise dominates.
 
@@ -480,13 +486,14 @@ def adapt_population(
     Args:
         now: The memory after the step.
         noisy: Whether values are noisy.
+        full: Whether the metric of the step was full.
         left: The number of evaluations left: ∞ if the budget is unknown.
         bound: The largest population, in pairs.
         widest: The largest spacing.
     """
     d = now.path.size
     period = _GROWTH_PERIOD_NOISY if noisy else _GROWTH_PERIOD
-    if now.covariance.size:
+    if full:
         period *= max(1.0, d / _SLOWER_FROM) ** 2
     base = now.min_pairs * math.sqrt(1 + now.evaluations / (period * d))
     pairs = max(now.pairs, base)

@@ -303,6 +303,7 @@ class MirroredES(AdaptiveSearch):
         evolution = adapt_population(
             evolution._replace(evaluations=evaluations),
             noisy=known.noisy is Noise.NOISY,
+            full=factor is not None,
             left=(self.planned - response.spent) / self.num_samples,
             bound=self.most_directions,
             widest=self.widest,
