@@ -47,7 +47,7 @@ import traceback
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date
+from datetime import date, timedelta
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -72,6 +72,7 @@ PATIENCE = 600.0  # seconds after which a run counts as hung
 GOING = 20.0  # seconds within which processes must end after their parent was killed
 AGENTS_GOING = 120.0  # the same for Ray's agents, which wait for 60 seconds first
 AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent", b"dashboard/agent.py", b"agent/main.py")
+MEETING = 15.0  # seconds after which a rank of torch ends if the other one does not answer
 BLOWS = 3  # at most, to one run
 LATE_STARTS = 5  # attempts to start Ray, which gives up after 30 s; a busy machine may take longer
 
@@ -289,7 +290,9 @@ def _torch(ranks: int) -> Callable[[Path, bool], bytes]:
             if rank:  # it ends with the first one, as with torchrun
                 ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
             words = {"init_method": store, "rank": rank, "world_size": ranks}
-            torch.distributed.init_process_group("gloo", **words)
+            # By default, a rank waits half an hour for one that was killed before they met.
+            patience = timedelta(seconds=MEETING)
+            torch.distributed.init_process_group("gloo", timeout=patience, **words)
             options["ranks"] = "directions"
         code = 1
         try:
@@ -762,9 +765,10 @@ def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
         return fork.status in (-signal.SIGTERM, *[signal.SIGTERM] * (case.means == "ray"))
     if blow == FULL:
         return "No space left on device" in (fork.where / "log").read_text(errors="replace")
-    # The message of a study names the command that continues; that of a rank, the lost rank.
-    words = "rank" if case.kind == "torch" else "run the same command again"
-    return case.kind not in ("minimize", "train") and words in fork.log()
+    # The message of a study names the command that continues; that of a rank, what it waited for.
+    if case.kind == "torch":
+        return "rank" in fork.log() or "imeout" in fork.log()
+    return case.kind not in ("minimize", "train") and "run the same command again" in fork.log()
 
 
 def _left(

@@ -313,11 +313,11 @@ def _open(path: Path, flags: int, mode: str, *, follow: bool, buffering: int) ->
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed") from error
         if error.errno == errno.ENXIO:  # a pipe without a reader
-            raise OSError(errno.EINVAL, "it is not a regular file") from error
+            raise OSError("it is not a regular file") from error
         raise
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
+            raise OSError("it is not a regular file")
         return open(handle, mode, buffering=buffering)
     except BaseException:
         os.close(handle)

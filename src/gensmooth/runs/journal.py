@@ -273,7 +273,8 @@ class Journal:
         except FileNotFoundError:
             return 0
         except OSError as error:
-            _log.warning("%s cannot be read: %s. It is ignored.", self._path, error)
+            reason = error.strerror or error
+            _log.warning("%s cannot be read: %s. It is ignored.", self._path, reason)
             return 0
         if self._is_foreign:
             _log.warning("%s is the journal of another run, and is ignored.", self._path)

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
@@ -31,7 +32,7 @@ class RunSpec:
     study: str
     config: Mapping[str, Any]
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The name of the run's folder: a hash of the configuration."""
         text = json.dumps([FORMAT, self.study, self.config], sort_keys=True)

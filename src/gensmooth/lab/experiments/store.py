@@ -98,10 +98,11 @@ class StudyStore:
         """Load the runs that are finished."""
         records: dict[str, RunRecord] = {}
         damaged: list[str] = []
+        present = set(os.listdir(self.runs)) if exists(self.runs) else set[str]()
         for spec in specs:
-            where = self.runs / spec.key
-            if not exists(where):
+            if spec.key not in present:
                 continue
+            where = self.runs / spec.key
             try:
                 check_folder(where, inside=self.runs)
                 records[spec.key] = _read(where, spec)

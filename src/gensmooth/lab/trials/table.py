@@ -116,10 +116,10 @@ class TrialTable:
                 f"{runs:,} runs are more than the {_MAX_RUNS:,} that a {self.kind} may have"
             )
 
-    def spec(self, cell: Cell, seed: int) -> RunSpec:
-        """Return the run of a cell with a seed."""
+    def _of_cell(self, cell: Cell, seeds: Sequence[int]) -> list[RunSpec]:
         choice = cell["config"]
-        return RunSpec(STUDY, {**self.config, **choice, "choice": short(choice), "seed": seed})
+        config = {**self.config, **choice, "choice": short(choice)}
+        return [RunSpec(STUDY, {**config, "seed": seed}) for seed in seeds]
 
     def specs(
         self, labels: Iterable[str] | None = None, seeds: Sequence[int] | None = None
@@ -127,7 +127,7 @@ class TrialTable:
         """Return the runs of some cells on some seeds; by default all cells and ``self.seeds``."""
         cells = self.cells if labels is None else [self._cell(label) for label in labels]
         seeds = self.seeds if seeds is None else seeds
-        return [self.spec(cell, seed) for cell in cells for seed in seeds]
+        return [spec for cell in cells for spec in self._of_cell(cell, seeds)]
 
     def by_cell(self, records: Sequence[RunRecord], seeds: Sequence[int]) -> Runs:
         """Return the runs of each cell in the order of the seeds, without missing ones."""
