@@ -18,7 +18,8 @@ HEAD = """\
 These tests kill runs, kill or freeze workers, and damage or forge files. This page shows what was
 done, how often, and what went wrong. They test the promises of [Checkpoints](checkpoints.md) for
 runs and of [Security](security.md) for files. `python -m benchmarks.soak_page` writes this page
-from `docs/results`.
+from `docs/results`. That a node of a Ray cluster is lost is tested in
+`tests/evaluators/test_evaluators_ray.py`, not here.
 """
 
 RUNS = """
@@ -34,6 +35,8 @@ one of these:
 - The run gets SIGKILL or SIGTERM.
 - One of its two workers gets SIGKILL, or SIGSTOP without ever being woken.
 - A worker is frozen by SIGSTOP, and then the run is killed.
+- The disk is full for a while. If the run ends meanwhile, it is resumed.
+- The clock jumps by up to 30 days, forwards or backwards.
 
 A run gets up to three points. It is resumed until it ends, by the same call or by `resume`, chosen
 at random. Its result (x, best point, statistics, policies, metrics, tables) must then equal that of

@@ -7,8 +7,10 @@ import math
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from gensmooth.cli.resume import resume
 from gensmooth.cli.sweep import sweep
 from gensmooth.cli.train import train
 from gensmooth.cli.values import read_bounds, read_object
+from patience import LONG
 
 CLI = Path(options.__file__).parent
 COMMANDS = [
@@ -765,3 +768,31 @@ def test_runs_take_one_core_each_unless_there_are_fewer_workers(name, words, wor
     shown = " ".join(CliRunner().invoke(app, [name, "--help"]).output.replace("│", " ").split())
     assert "By default one per core" in shown
     assert "one per core. [default: 1]" not in shown
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_a_comparison_that_starts_its_workers_shows_no_traceback(number, tmp_path):
+    (tmp_path / "model.py").write_text(
+        "import time\ndef slow(x):\n    time.sleep(0.05)\n    return float(x @ x)\n"
+    )
+    words = ["compare", "model:slow", "--x0", "zeros:3", "--seeds", "4", "--budget", "2000"]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "gensmooth", *words, "--workers", "2", "--folder", "compared"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # signals to its group reach its workers too
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    while not (tmp_path / "compared" / "trials").is_dir():  # its workers start next
+        assert started.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.killpg(started.pid, number) if number == signal.SIGINT else started.send_signal(number)
+    _, shown = started.communicate(timeout=LONG)
+    assert "Finished runs are kept: repeat the same command to continue." in shown
+    assert ("SIGTERM" in shown) == (number == signal.SIGTERM)
+    assert "Traceback" not in shown
+    assert "leaked" not in shown
+    assert started.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)

@@ -373,6 +373,20 @@ def test_what_is_no_folder_of_ours_says_so(tmp_path):
         overview(tmp_path)
 
 
+def test_times_that_cannot_be_read_are_left_out(tmp_path):
+    gs.minimize(
+        lambda x: float(x @ x),
+        np.zeros(2),
+        method="bes",
+        max_steps=4,
+        seed=0,
+        folder=tmp_path / "run",
+    )
+    (tmp_path / "run" / "times.jsonl").unlink()
+    os.mkfifo(tmp_path / "run" / "times.jsonl")
+    assert overview(tmp_path / "run").is_file()
+
+
 def test_half_a_line_is_left_out(tmp_path):
     run = tmp_path / "run"
     gs.minimize(lambda x: x @ x, [1.0], budget=50, seed=0, method="bes", folder=run)

@@ -96,7 +96,7 @@ def read_run(where: Path) -> RecordedRun:
             where / METRICS, "is damaged: its checksum differs from the checkpoint's."
         )
     times: list[dict[str, Any]] = []
-    with suppress(ValueError, CheckpointError):  # only decoration, so it is not shown if it cannot be read
+    with suppress(ValueError, CheckpointError):  # no result depends on it
         times = _rows(where / TIMES, _complete_lines(where / TIMES), _TIME)
     return RecordedRun(config, _rows(where / METRICS, steps, _STEP), end, times)
 
