@@ -68,7 +68,7 @@ def test_it_does_what_a_fresh_one_does(name, tmp_path, monkeypatch):
 def test_its_path_does_not_depend_on_the_variable_with_which_the_warm_one_was_started():
     code = f"""
 import os, subprocess, sys
-sys.path.insert(0, {str(Path(warm_python.__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1] / "helpers")!r})
 import warm_python
 warm_python.install()
 show = [sys.executable, "-c", "import sys; print(sys.path)"]

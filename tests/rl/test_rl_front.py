@@ -156,7 +156,7 @@ def test_another_number_of_steps_points_to_the_command(tmp_path):
     assert shell(tmp_path, *words, "-n", 1).returncode == 0
     done = shell(tmp_path, *words, "-n", 2)
     assert "`max_steps` (there 1, here 2)" in done.stderr
-    assert "use `gensmooth resume` with that folder" in done.stderr
+    assert "use `gensmooth resume` to continue that training" in done.stderr
     assert shell(tmp_path, "resume", "run", "--max-steps", 2).returncode == 0
 
 
