@@ -137,10 +137,11 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
         ]
         columns = ["verdict", *(["on the 15 unseen seeds"] if unseen else []), "claim", "where"]
         lines += [*markdown(columns, rows), ""]
-        missing = sum(row.verdict == "not run" for _, row in judged.get(folder, ()))
+        missing = [row.id for _, row in judged.get(folder, ()) if row.verdict == "not run"]
         if missing:
-            number = "1 claim needs" if missing == 1 else f"{missing} claims need"
-            lines += [f"{number} runs that have not been made.", ""]
+            number = "1 claim needs" if len(missing) == 1 else f"{len(missing)} claims need"
+            which = ": " + ", ".join(f"`{name}`" for name in missing) if len(missing) < 10 else ""
+            lines += [f"{number} runs that have not been made{which}.", ""]
     lines += ["## Where the reading of the resets changes a verdict", ""]
     changed = [
         row

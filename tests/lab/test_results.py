@@ -175,3 +175,33 @@ def test_a_misprinted_learning_rate_alone_does_not_refute_a_sentence():
         if row["method"] == "bes":  # behind all others with any learning rate of BeS-shrinkage
             row["end"] = str(float(row["end"]) - 1e5)
     assert verdict() == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("folder", "collapsed", "shown"), [("rl-independent", 11, 9), ("rl-paired", 10, 2)]
+)
+def test_single_tests_on_ant_collapse_only_with_shrinkage(folder, collapsed, shown):
+    runs = {
+        (row["num_directions"], row["method"], row["seed"]): np.array(
+            [float(value) for name, value in row.items() if name.startswith("test ")]
+        )
+        for row in read(RESULTS / folder / "returns-rl-Ant.csv")
+        if row["part"] == "main"
+    }
+    assert len(runs) == 90
+    methods = Counter(method for (_, method, _), tests in runs.items() if min(tests) < 0)
+    assert set(methods) == {"gs-shrinkage", "bes-shrinkage"}
+    assert methods.total() == collapsed
+    jump = {key: np.median(abs(np.diff(tests))) for key, tests in runs.items()}
+    gains = np.array(
+        [
+            [jump[number, ours, str(s)] - jump[number, other, str(s)] for s in range(1001, 1006)]
+            for number in ("2", "6", "20")
+            for ours in ("gs-shrinkage", "bes-shrinkage")
+            for other in ("gs", "bes", "orthogonal-es")
+        ]
+    )
+    assert (gains.mean(1) > 0).all()
+    p = np.sort(stats.ttest_1samp(gains, 0, axis=1, alternative="greater").pvalue)
+    corrected = np.maximum.accumulate(p * np.arange(len(p), 0, -1))  # Holm
+    assert (corrected <= 0.05).sum() == shown
