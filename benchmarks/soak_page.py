@@ -29,8 +29,7 @@ RUNS = """
 python -m benchmarks.soak --points 2000 --ray --out docs/results/soak.json
 ```
 
-After an interruption, the same command continues. A *point* is one disturbance at a random instant,
-one of these:
+After an interruption, the same command continues. A *point* is a disturbance at a random instant:
 
 - The run gets SIGKILL or SIGTERM.
 - One of its two workers gets SIGKILL, or SIGSTOP without ever being woken.
@@ -155,8 +154,8 @@ def _counts(counts: Mapping[str, int], between: str = " ", after: str = ", ") ->
 def _fixed(problems: Sequence[Mapping[str, Any]]) -> str:
     """The problems of earlier trials, by how they were fixed."""
     text = (
-        "\nThese problems were found first, and fixed. The same trials were then repeated, and the "
-        "table counts the repetitions:\n\n"
+        "\nThese problems were found in a first run and fixed. The table counts the repetition of "
+        "these trials.\n\n"
     )
     rest = list(problems)
     for words, fix in FIXES.items():
