@@ -439,7 +439,7 @@ def tilted(model: Any) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def test_a_light_body_beside_a_heavy_one_moves(monkeypatch: pytest.MonkeyPatch):
     assert solved(UNEQUAL, at_rest, 100) < 1e-13
-    monkeypatch.setattr(solver, "_FIRST", 0)  # to stop before the first step is noticed
+    monkeypatch.setattr(solver, "_TEST_FROM", 0)  # to stop before the first step is noticed
     assert solved(UNEQUAL, at_rest, 100) > 1e-6
 
 
