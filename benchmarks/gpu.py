@@ -59,7 +59,7 @@ def speed(name: str, worlds: int, device: str, steps: int, physics: str | None) 
 
     def reset() -> None:
         batch._upload(episodes)
-        batch._look_at_starts(trials)
+        batch._derive_starts(trials)
         batch._prepare_queue(trials)
 
     def seconds(what: Callable[[], Any], times: int) -> float:
