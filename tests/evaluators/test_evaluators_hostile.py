@@ -212,6 +212,9 @@ def test_workers_frozen_again_and_again() -> None:
     with Processes(3, retries=50, timeout=2.0) as pool:
 
         def freeze() -> None:
+            # If all are frozen before one has started, the run ends: that is `start_timeout`.
+            while not any(worker.proven for worker in pool._pool.workers) and not done.wait(0.01):
+                pass
             for _ in range(5):
                 if done.wait(rng.uniform(0, 0.5)):
                     return
