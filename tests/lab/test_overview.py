@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 import gensmooth as gs
 from gensmooth import naming
 from gensmooth.cli.main import app
-from gensmooth.evaluators import cores
 from gensmooth.fields import seal
+from gensmooth.lab.experiments.runner import on_cores
 from gensmooth.lab.overview import overview
 from gensmooth.lab.run_page.command import command_of, expression
 from gensmooth.lab.run_page.recorded import RecordedRun, read_run, speeds
@@ -287,7 +287,7 @@ def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(t
     )
     announced = capsys.readouterr().err.splitlines()[0]
     assert announced.startswith("dfo: runs: ")
-    assert f" runs, 1 at a time on {cores()} cores; about 1 s." in announced
+    assert f" runs, 1 at a time on {on_cores()}; about 1 s." in announced
     made.page.unlink()
     assert overview(tmp_path) == tmp_path / "report.html"
     asked = json.loads((tmp_path / "reproduce.json").read_text())

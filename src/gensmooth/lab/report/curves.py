@@ -421,7 +421,7 @@ def panel(
     )
     return Panel(
         title=words(setting),
-        note=number_of_runs(here) if here else "",
+        note=number_of_runs(here),
         text=f"{view.ylabel} against {view.xlabel}, {words(setting)}. "
         + (f"At the end: {ends}." if ends else "No finite run." if not absent else "")
         + (f" {absent[0].upper()}{absent[1:]}." if absent else ""),

@@ -36,6 +36,7 @@ from gensmooth.runs.files import write_bytes, write_text
 _TOP, _BOTTOM = 0.885, 0.15
 _COLORS = 256
 _LETTERS = 9.5  # letters of a title per inch
+_NO_RUNS = "n = 0"  # the note of a panel without curves, which says in its middle what is missing
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _NUMBER = re.compile(r"-?\d+\.\d+")
@@ -180,7 +181,7 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
     width = PANEL[0] * columns
     per_row = max(1, int(width / 1.7))
     legends = [(part, -(-len(part) // per_row)) for part in (methods, others) if part]
-    notes = {panel.note for panel in figure.panels if panel.note}
+    notes = {panel.note for panel in figure.panels} - {_NO_RUNS}
     common = notes.pop() if len(notes) == 1 else ""
     title = textwrap.wrap(_noted(figure.title, common), int(width * _LETTERS))
     head = 0.17 + 0.19 * len(title) + 0.19 * sum(count for _, count in legends)
