@@ -1132,9 +1132,11 @@ def test_a_restart_finds_the_better_optimum():
     ("dim", "full", "period"),
     [(10, True, 1_000), (20, True, 2_000), (40, True, 16_000), (40, False, 4_000)],
 )
-def test_the_population_grows_by_a_factor_of_sqrt_2_in_a_period(dim, full, period):
-    first = evolution.initial_evolution(dim, np.dtype(float), learns_metric=True)
+@pytest.mark.parametrize("larger", [1, 3])
+def test_the_population_grows_by_a_factor_of_sqrt_2_in_a_period(dim, full, period, larger):
+    pairs = larger * evolution.default_pairs(dim)  # as after a restart
+    first = evolution.initial_evolution(dim, np.dtype(float), learns_metric=True, pairs=pairs)
     later = evolution.adapt_population(
-        first._replace(evaluations=period), noisy=False, full=full, left=math.inf
+        first._replace(evaluations=larger * period), noisy=False, full=full, left=math.inf
     )
-    assert later.pairs == pytest.approx(math.sqrt(2) * first.min_pairs)
+    assert later.pairs == pytest.approx(math.sqrt(2) * pairs)

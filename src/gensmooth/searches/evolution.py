@@ -495,6 +495,8 @@ def adapt_population(
     period = _GROWTH_PERIOD_NOISY if noisy else _GROWTH_PERIOD
     if full:
         period *= max(1.0, d / _SLOWER_FROM) ** 2
+    if not noisy:  # restarts have larger populations; their metric needs as many steps
+        period *= now.min_pairs / default_pairs(d)
     base = now.min_pairs * math.sqrt(1 + now.evaluations / (period * d))
     pairs = max(now.pairs, base)
     if noisy and now.noise_measurements >= _MIN_MEASUREMENTS:

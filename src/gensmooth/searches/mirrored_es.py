@@ -62,6 +62,7 @@ _FULL_IN_NOISE_UP_TO = 10  # parameters; beyond, noisy values teach a diagonal m
 _STAGNATION = 50  # steps without a lower value (half of CMA-ES's; by experiment), ...
 _STAGNATION_PER_GENERATION = 30  # ... and this many times d over the population
 _ROUNDING = 1e-14  # variation of values that counts as rounding, relative to their size
+_RESTART_GROWTH = 3  # factor of the population in a restart
 _HOPELESS = 1e-2  # variation of values, relative to their distance from the best (by experiment)
 
 
@@ -115,11 +116,11 @@ class MirroredES(AdaptiveSearch):
             value: The value at the point.
             spent: Number of evaluations so far.
             like: An array in the user's shape.
-            restarts: Number of restarts; each one doubles the population.
+            restarts: Number of restarts; each one triples the population.
             lowest: The lowest value so far.
         """
         d = x.size
-        pairs = self.first_pairs(d) << min(restarts, 10)
+        pairs = self.first_pairs(d) * _RESTART_GROWTH ** min(restarts, 6)
         if self.most_directions is not None:
             pairs = min(pairs, self.most_directions)
         evolution = initial_evolution(
