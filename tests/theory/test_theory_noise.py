@@ -77,7 +77,6 @@ families = st.sampled_from(
 )
 
 
-@literal.steady
 @given(
     family=families,
     d=st.integers(1, 300),
