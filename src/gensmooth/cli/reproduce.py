@@ -51,8 +51,8 @@ def reproduce(parsed: ParsedOptions) -> None:
 
     Only missing runs are made: the same command continues after an interruption, and a larger study
     reuses the runs that it shares with a smaller one. To merge runs that were made separately, with
-    --piece or with other options, copy their `runs` folders together. In the help below, the studies
-    that have an option are in parentheses; a study rejects the options of the others.
+    --piece or with other options, copy their `runs` folders together. The help below has, in
+    parentheses, the studies that an option belongs to; a study rejects the options of the others.
     """
     from gensmooth import lab
 

@@ -218,8 +218,8 @@ class RunFolder:
             parts["from the journal"] = recorded
         if not parts:
             return (
-                f"The {noun} in {self.path} starts from the beginning: no checkpoint has a complete "
-                f"step, and no {unit} are in the journal."
+                f"The {noun} in {self.path} starts from the beginning: no checkpoint has a "
+                f"complete step, and no {unit} are in the journal."
             )
         after = _counted(sum(parts.values()), unit)
         origin = ", ".join(f"{n:,} {source}" for source, n in parts.items())
