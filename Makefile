@@ -40,7 +40,7 @@ $(GPU)/test-gpu: pyproject.toml constraints-gpu.txt
 	@$(ENVIRONMENT) $(GPU) test-gpu --extras test-gpu --constraints constraints-gpu.txt
 
 demo: $(VENV)/demo
-	@echo "Running the studies. The first time, this begins with compiling kernels: about 15 s."
+	@echo "Running the studies. The first time, this begins with compiling kernels: 10 to 15 s."
 	$(strip $(BIN)/gensmooth reproduce $(STUDIES) --profile quick --folder $(OUT) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY)))
 
