@@ -40,7 +40,7 @@ $(GPU)/test-gpu: pyproject.toml constraints-gpu.txt
 	@$(ENVIRONMENT) $(GPU) test-gpu --extras test-gpu --constraints constraints-gpu.txt
 
 demo: $(VENV)/demo
-	@echo "Running the studies. The first time, this begins with compiling kernels: about 15 s."
+	@echo "Running the studies. The first time, this begins with compiling kernels: 10 to 15 s."
 	$(strip $(BIN)/gensmooth reproduce $(STUDIES) --profile quick --folder $(OUT) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY)))
 
@@ -88,6 +88,8 @@ bench: $(PEERS)/installed
 	-$(PEERS)/bin/python -m benchmarks.core --out docs/results/benchmarks-core.json
 	-$(PEERS)/bin/python -m benchmarks.methods --out docs/results/benchmarks-methods.json
 	$(PEERS)/bin/python -m benchmarks.regression --out docs/results/benchmarks-regression.json
+	$(PEERS)/bin/python -m benchmarks.errors --out docs/results/benchmarks-errors.json
+	$(PEERS)/bin/python -m benchmarks.nevergrad_loop --out docs/results/benchmarks-nevergrad.json
 	$(PEERS)/bin/python -m benchmarks.page
 	-$(PEERS)/bin/python -m benchmarks.evaluators --out docs/results/benchmarks-evaluators.json
 	$(PEERS)/bin/python -m benchmarks.scale

@@ -23,7 +23,8 @@ class Row:
 
     Attributes:
         what: What is measured.
-        measured: The number, with its quartiles; ``None`` when there is none.
+        measured: The number, and the ends of an interval around it, such as the quartiles; ``None``
+            when there is none.
         unit: The unit of the number, such as "× NumPy".
         bar: The required limit; ``None`` for a row without one.
         at_least: Whether the bar is a lower limit.

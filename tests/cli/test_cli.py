@@ -29,6 +29,7 @@ from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
 from gensmooth.cli.options import Sets, documented, read_as
 from gensmooth.cli.render import render
+from gensmooth.cli.reproduce import reproduce
 from gensmooth.cli.resume import resume
 from gensmooth.cli.sweep import sweep
 from gensmooth.cli.train import train
@@ -122,7 +123,7 @@ def test_every_parameter_has_an_option_with_the_docstrings_words(command, target
             assert there.default == parameter.default, name
 
 
-@pytest.mark.parametrize("command", [minimize, train, resume, compare, sweep])
+@pytest.mark.parametrize("command", [minimize, train, resume, compare, sweep, reproduce])
 def test_the_help_fits_on_two_screens_and_help_all_lists_every_option(command, monkeypatch):
     name = command.function.__name__
     monkeypatch.setenv("COLUMNS", "100")
@@ -134,6 +135,7 @@ def test_the_help_fits_on_two_screens_and_help_all_lists_every_option(command, m
     options -= {option.flags[0] for option in command.options if option.shell.argument}
     assert all(option in full for option in options)
     assert "--min-fraction" not in short
+    assert "--last-trials" not in short
     assert set(command.common) <= {option.name for option in command.options} | {
         "max_seconds",
         "max_steps",

@@ -1,12 +1,11 @@
 """LMRS, linear: the subspace it learns, its directions' law, and what it is worth."""
 
-import math
-
 import numpy as np
 import pytest
 
 import gensmooth as gs
 import theory_literal as literal
+from estimate_trials import cosines
 from gensmooth.directions import Address
 from gensmooth.kernels import subspaces
 
@@ -95,44 +94,17 @@ def test_plain_normals_until_there_is_a_subspace():
     assert family.update(state, np.zeros(9)) is state  # nothing to learn from
 
 
-def _cosines(family, seed, rate, *, d=60, k=3, steps=150, L=5):
-    """cos² between estimate and gradient, of a function of k combinations of its parameters."""
-    rng = np.random.default_rng(1000 + seed)
-    active, _ = np.linalg.qr(rng.standard_normal((d, k)))
-    curvature = np.array([1.0, 0.6, 0.3])
-
-    def fun(x):
-        return float(curvature @ (active.T @ x - 1) ** 2)
-
-    search = gs.RandomSearch(
-        family, num_directions=L,
-        spacing=1e-3 * math.sqrt(d) if isinstance(family, gs.Guided) else 1e-3,
-        estimator=gs.Antithetic(), optimizer=gs.sgd(rate),
-    )  # fmt: skip
-    state, found = search.init(np.zeros(d), seed=seed), []
-    for step in range(steps):
-        gradient = active @ (2 * curvature * (active.T @ state.x - 1))
-        batch = search.ask(state)
-        values = [fun(x) for x in batch.points()]
-        estimate = search.estimate(batch, values).gradient
-        if step >= 50:
-            scale = (estimate @ estimate) * (gradient @ gradient)
-            found.append((estimate @ gradient) ** 2 / scale)
-        state, _ = search.tell(state, batch, values)
-    return float(np.mean(found))
-
-
 def test_on_few_active_dimensions_it_points_along_the_gradient_better_than_guided_and_gs():
     """Steps are so short that the gradient stays away from zero; cos² does not see lengths."""
     d, seeds = 60, range(10)
-    learned = np.array([_cosines(gs.Learned(3), seed, 2e-4) for seed in seeds])
-    plain = np.array([_cosines(gs.Gaussian(), seed, 2e-4) for seed in seeds])
+    learned = np.array([cosines(gs.Learned(3), seed, 2e-4) for seed in seeds])
+    plain = np.array([cosines(gs.Gaussian(), seed, 2e-4) for seed in seeds])
     assert literal.z_score(learned - plain, 0.0) > 6
     for history in (3, 10):  # Guided ES at its best; the paper's 50 does worse
-        guided = [_cosines(gs.Guided(history=history), seed, 2e-4 * d) for seed in seeds]
+        guided = [cosines(gs.Guided(history=history), seed, 2e-4 * d) for seed in seeds]
         assert literal.z_score(learned - np.array(guided), 0.0) > 6
     # The twin: nothing is learned if the subspace is that of the last estimates alone.
-    forgetful = [_cosines(gs.Learned(3, memory=0.5), seed, 2e-4) for seed in seeds]
+    forgetful = [cosines(gs.Learned(3, memory=0.5), seed, 2e-4) for seed in seeds]
     assert literal.z_score(learned - np.array(forgetful), 0.0) > 6
 
 

@@ -8,15 +8,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import settings
 from numpy.typing import NDArray
 from scipy.linalg import hadamard as hadamard_matrix
 
 Array = NDArray[np.float64]
 Sampler = Callable[[np.random.Generator, int, int, int], Array]
-
-# For the property tests: the same examples every time, however busy the machine is.
-steady = settings(deadline=None, derandomize=True)
 
 
 def z_score(samples: Array, expected: float) -> float:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import LONG
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(
@@ -214,6 +216,12 @@ def test_relative_links_lead_somewhere(page):
 def test_the_check_of_links_finds_a_broken_one():
     assert set(anchors("# A `b` c!\n\n```sh\n# no heading\n```\n## A b c")) == {"a-b-c", "a-b-c-1"}
     assert "x.md" not in without_code("```sh\n[a](x.md)\n```\n`[a](x.md)`")
+
+
+def test_the_page_of_benchmarks_shows_the_stored_numbers(tmp_path):
+    words = ["benchmarks.page", "--page", str(tmp_path / "page.md")]
+    subprocess.run([sys.executable, "-m", *words], check=True, timeout=LONG, cwd=ROOT)
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == text_of("docs/benchmarks.md")
 
 
 # --- the site ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import io
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -178,11 +179,6 @@ def test_every_start_says_which_case_it_is(tmp_path, caplog):
     caplog.clear()
     gs.minimize(bowl, np.zeros(2), **options)
     assert "The stored result is returned and nothing is run." in caplog.messages[0]
-    (tmp_path / "run" / "checkpoint").unlink()
-    (tmp_path / "run" / "checkpoint.previous").unlink()
-    caplog.clear()
-    gs.minimize(bowl, np.zeros(2), **options)
-    assert "starts from the beginning: it was stopped before a checkpoint" in caplog.messages[0]
 
 
 def test_one_step_is_counted_in_the_singular(tmp_path, caplog):
@@ -219,21 +215,75 @@ def test_masked_parameters_are_refused():
         gs.minimize(bowl, np.ma.masked_array([0.0, 1.0], [True, False]))
 
 
-def test_a_run_that_was_stopped_before_its_first_step_starts_from_the_beginning(tmp_path, caplog):
-    interrupts = [KeyboardInterrupt]
+INTERRUPTS = []
 
-    def interrupted(x):
-        if interrupts:
-            raise interrupts.pop()
-        return bowl(x)
 
+def interruptible(x):
+    if INTERRUPTS:
+        raise INTERRUPTS.pop()
+    return bowl(x)
+
+
+def finished(folder, **options):
+    """Its checkpoints are then removed by hand."""
+    gs.minimize(interruptible, np.zeros(2), folder=folder, **options)
+    (folder / "checkpoint").unlink()
+    (folder / "checkpoint.previous").unlink(missing_ok=True)
+
+
+def killed_after_some_steps(folder, **options):
+    """A copy of the folder of a live run; the calls are too fast for the journal."""
+    whole = folder.with_name("whole")
+
+    def copy(now):
+        if now.nit == 3:
+            shutil.copytree(whole, folder, dirs_exist_ok=True)
+
+    gs.minimize(interruptible, np.zeros(2), folder=whole, callback=copy, **options)
+
+
+def killed_at_once(folder, **options):
+    """Only ``config.json`` has been written."""
+    killed_after_some_steps(folder, **options)
+    for path in folder.iterdir():
+        if path.name != "config.json":
+            path.unlink()
+
+
+def interrupted_in_the_first_step(folder, **options):
+    INTERRUPTS.append(KeyboardInterrupt)
+    gs.minimize(interruptible, np.zeros(2), folder=folder, **options)
+
+
+def interrupted_in_the_first_step_and_then_killed(folder, **options):
+    """The only checkpoint is older than the steps that the second process completed."""
+    interrupted_in_the_first_step(folder.with_name("whole"), **options)
+    killed_after_some_steps(folder, **options)
+    assert (folder / "checkpoint").exists()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        finished,
+        killed_after_some_steps,
+        killed_at_once,
+        interrupted_in_the_first_step,
+        interrupted_in_the_first_step_and_then_killed,
+    ],
+)
+def test_a_start_from_the_beginning_says_only_what_is_true(before, tmp_path, caplog):
+    options = {"budget": 60, "seed": 0, "method": "bes"}
+    folder = tmp_path / "run"
+    before(folder, **options)
     caplog.set_level(logging.INFO, "gensmooth")
-    options = {"budget": 60, "seed": 0, "folder": tmp_path / "run", "method": "bes"}
-    gs.minimize(interrupted, np.zeros(2), **options)
     caplog.clear()
-    gs.minimize(interrupted, np.zeros(2), **options)
-    assert "starts from the beginning: it was stopped before" in caplog.messages[0]
-    assert "resumes" not in caplog.messages[0]
+    result = gs.minimize(interruptible, np.zeros(2), folder=folder, **options)
+    assert caplog.messages[0] == (
+        f"The run in {folder} starts from the beginning: no checkpoint has a complete step, and no "
+        "evaluations are in the journal."
+    )
+    assert result.nit > 3
 
 
 def test_a_setting_in_two_parts_of_the_configuration_is_named_once(tmp_path):

@@ -196,7 +196,6 @@ def test_bias_and_relative_mse_of_the_scaled_directions(case: Case):
 sizes = st.integers(1, 300)
 
 
-@literal.steady
 @given(exponent=st.integers(0, 9), data=st.data())
 def test_hadamard_is_orthogonal_when_the_dimension_is_a_power_of_two(exponent: int, data):
     d = 2**exponent
@@ -204,7 +203,6 @@ def test_hadamard_is_orthogonal_when_the_dimension_is_a_power_of_two(exponent: i
     assert theory.hadamard(d, L) == pytest.approx(theory.orthogonal(d, L))
 
 
-@literal.steady
 @given(d=sizes, L=sizes, kurtosis=st.floats(1, 50), variance=st.floats(0.01, 10))
 def test_independent_directions_are_groups_of_one(d, L, kurtosis, variance):
     one = theory.iid(d, 1, kurtosis=kurtosis, variance=variance)
@@ -213,7 +211,6 @@ def test_independent_directions_are_groups_of_one(d, L, kurtosis, variance):
     assert theory.sphere(d, L) == theory.iid(d, L, kurtosis=1.0)
 
 
-@literal.steady
 @given(d=sizes, L=sizes)
 def test_gram_schmidt_sums_match_their_definition(d: int, L: int):
     rows = [d - (k % d) for k in range(L)]
@@ -224,7 +221,6 @@ def test_gram_schmidt_sums_match_their_definition(d: int, L: int):
     assert theory.gram_schmidt(d, n).mean == pytest.approx(1 - (n - 1) / (2 * d))
 
 
-@literal.steady
 @given(d=sizes, L=sizes)
 def test_families_are_ordered_by_their_error(d: int, L: int):
     if d >= L:

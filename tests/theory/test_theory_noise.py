@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import theory_literal as literal
+from estimate_trials import Trial
 from gensmooth import theory
 
 
@@ -76,7 +77,6 @@ families = st.sampled_from(
 )
 
 
-@literal.steady
 @given(
     family=families,
     d=st.integers(1, 300),
@@ -104,47 +104,6 @@ def test_the_factor_of_a_share_is_the_minimum_of_the_whole_error(family, d, L, G
     assert w == pytest.approx(theory.optimal_scale_whole(terms, scale="estimate"), rel=1e-5)
     assert theory.noisy_scale(moments, 0.0) == pytest.approx(theory.optimal_scale(moments))
     assert theory.noisy_scale(moments, 1.0) == 0.0
-
-
-class Trial:
-    """Estimates of unit gradients (G = 1) by coins at c = 1, and shares of some steps' values."""
-
-    def __init__(self, seed, *, d=50, L=10, ratio, repeats, steps, estimator="antithetic"):
-        rng, reps = np.random.default_rng(seed), 4_000
-        self.moments = theory.iid(d, L, kurtosis=1.0)
-        self.true_share = ratio / (1 + ratio)
-        s2 = ratio / theory.slope_noise(1.0, spacing=1.0, estimator=estimator)
-        self.gradient = literal.sphere(rng, reps, 1, d)[:, 0] / np.sqrt(d)
-        self.squares = np.zeros(reps)
-        total = np.zeros(reps)
-        for _ in range(steps):
-            eps = literal.bernoulli(rng, reps, L, d)
-            here = np.sqrt(s2) * rng.standard_normal((reps, L))
-            there = np.sqrt(s2) * rng.standard_normal((reps, L if estimator == "antithetic" else 1))
-            slopes = np.einsum("rld,rd->rl", eps, self.gradient)
-            slopes += (here - there) / (2 if estimator == "antithetic" else 1)
-            squares = (slopes**2).mean(1)
-            variance = s2 * (rng.standard_normal((reps, repeats)) ** 2).mean(1)
-            noise = [theory.slope_noise(v, spacing=1.0, estimator=estimator) for v in variance]
-            total += (L - 2) / L * np.array(noise) / squares
-        self.slope_squares = squares
-        self.shares = total / steps
-        self.estimate = (slopes[:, :, None] * eps).mean(1)
-
-    def errors(self, factors) -> literal.Array:
-        return ((np.reshape(factors, (-1, 1)) * self.estimate - self.gradient) ** 2).sum(-1)
-
-    @property
-    def blind(self) -> literal.Array:
-        return self.errors(theory.optimal_scale(self.moments))
-
-    @property
-    def known(self) -> literal.Array:
-        return self.errors(theory.noisy_scale(self.moments, self.true_share))
-
-    @property
-    def estimated(self) -> literal.Array:
-        return self.errors([theory.noisy_scale(self.moments, share) for share in self.shares])
 
 
 @pytest.mark.parametrize("estimator", ["antithetic", "forward"])

@@ -18,7 +18,6 @@ families = st.sampled_from(
 )
 
 
-@literal.steady
 @given(family=families, d=sizes, L=sizes, other=st.floats(0, 3))
 def test_the_optimal_scale_is_a_minimum(family, d, L, other):
     moments = family(d, L)
@@ -27,7 +26,6 @@ def test_the_optimal_scale_is_a_minimum(family, d, L, other):
     assert best == pytest.approx(1 - moments.mean**2 / moments.second, abs=1e-12)
 
 
-@literal.steady
 @given(family=families, d=sizes, L=sizes)
 def test_no_family_beats_the_information_limit(family, d, L):
     moments = family(d, L)
@@ -38,7 +36,6 @@ def test_no_family_beats_the_information_limit(family, d, L):
     assert attained == pytest.approx(theory.information_limit(d, L), abs=1e-12)
 
 
-@literal.steady
 @given(d=sizes, L=sizes, kurtosis=kurtoses)
 def test_the_optimal_variance_is_the_optimal_scale(d, L, kurtosis):
     moments = theory.iid(d, L, kurtosis=kurtosis)
@@ -50,7 +47,6 @@ def test_the_optimal_variance_is_the_optimal_scale(d, L, kurtosis):
     assert 1 - better <= 1 - v  # BeS-shrinkage is the best of all i.i.d. entries
 
 
-@literal.steady
 @given(d=st.integers(1, 8), L=st.integers(1, 8), p=st.floats(0.01, 0.99), m=st.floats(0.1, 10))
 def test_the_bernoulli_optimum_needs_no_minimal_size(d, L, p, m):
     def error(p: float, m: float) -> float:
@@ -93,7 +89,6 @@ def whole_terms(draw) -> theory.MseTerms:
     )
 
 
-@literal.steady
 @given(terms=whole_terms(), other=st.floats(0, 2))
 def test_the_whole_optimum_is_a_minimum(terms: theory.MseTerms, other: float):
     v = theory.optimal_scale_whole(terms, scale="directions")
@@ -108,7 +103,6 @@ def test_the_whole_optimum_is_a_minimum(terms: theory.MseTerms, other: float):
         assert best_estimate <= best_directions + slack
 
 
-@literal.steady
 @given(d=sizes, L=sizes, G=amounts, V=amounts, N=st.integers(1, 50))
 def test_the_whole_optimum_of_shared_samples_is_a_product(d, L, G, V, N):
     moments = theory.iid(d, L)
@@ -119,7 +113,6 @@ def test_the_whole_optimum_of_shared_samples_is_a_product(d, L, G, V, N):
     assert theory.optimal_scale_whole(terms) == pytest.approx(expected)
 
 
-@literal.steady
 @given(terms=whole_terms(), v=st.floats(0, 2))
 def test_scaling_the_terms_is_scaling_the_moments(terms, v):
     # The same through the moments, for a family whose terms are rebuilt from scratch.
@@ -218,7 +211,6 @@ def _shrunk(d: int, L: int, kurtosis: float) -> theory.Moments:
     )
 
 
-@literal.steady
 @given(
     d=sizes,
     L=sizes,

@@ -106,7 +106,6 @@ def test_the_extra_error_of_the_forward_difference(name: str):
         assert abs(literal.z_score(errors, limit + (twin if more else extra))) > 6
 
 
-@literal.steady
 @given(
     d=st.integers(1, 50),
     L=st.integers(1, 50),
@@ -128,7 +127,6 @@ def test_the_two_special_cases_of_the_paper_families(d, L, v, c, seed):
     assert one_row == pytest.approx(L * gaussian)
 
 
-@literal.steady
 @given(d=st.integers(1, 40), L=st.integers(1, 100))
 def test_gram_schmidt_sums_match_their_definition(d: int, L: int):
     rows = [d - (k % d) for k in range(L)]

@@ -41,14 +41,18 @@ def _studies() -> list[str]:
         "parts": Shell(name="part", type=list[str], how="May be repeated."),
         "claims": Shell(name="claim", type=list[str], how="May be repeated."),
     },
+    common=(
+        *("profile", "workers", "folder", "seeds", "methods", "objective", "env"),
+        *("num_directions", "part", "device", "ray", "piece", "no_run", "json"),
+    ),
 )
 def reproduce(parsed: ParsedOptions) -> None:
     """Run the paper's studies and write a report that judges its claims one by one.
 
     Only missing runs are made: the same command continues after an interruption, and a larger study
     reuses the runs that it shares with a smaller one. To merge runs that were made separately, with
-    --piece or with other options, copy their `runs` folders together. The help below says which
-    options belong to which study; a study rejects the options of the others.
+    --piece or with other options, copy their `runs` folders together. The help below has, in
+    parentheses, the studies that an option belongs to; a study rejects the options of the others.
     """
     from gensmooth import lab
 

@@ -86,4 +86,4 @@ _SLOW = [f"gensmooth.kernels.{name}" for name in ("signs", "laws", "bases", "ten
 
 @cache
 def _announce() -> None:
-    print("gensmooth: compiling kernels, about 10 s, once on this machine…", file=sys.stderr)
+    print("gensmooth: compiling kernels, 10 to 15 s, once on this machine…", file=sys.stderr)

@@ -212,25 +212,20 @@ class RunFolder:
         if self.is_new:
             return f"The {noun} starts. It is stored in {self.path}."
         parts: dict[str, int] = {}
-        if self.saved is not None and evaluations:
+        if step:
             parts[f"from the checkpoint after {_counted(step, 'steps')}"] = evaluations
         if recorded:
             parts["from the journal"] = recorded
-        if parts:
-            after = _counted(sum(parts.values()), unit)
-            origin = ", ".join(f"{n:,} {source}" for source, n in parts.items())
-            if len(parts) == 1:
-                origin = next(iter(parts))
-            return f"The {noun} in {self.path} resumes after {after} ({origin})."
-        if self.saved is not None:
+        if not parts:
             return (
-                f"The {noun} in {self.path} starts from the beginning: it was stopped before its "
-                "first step was complete."
+                f"The {noun} in {self.path} starts from the beginning: no checkpoint has a "
+                f"complete step, and no {unit} are in the journal."
             )
-        return (
-            f"The {noun} in {self.path} starts from the beginning: it was stopped before a "
-            f"checkpoint was written, and its journal has no {unit}."
-        )
+        after = _counted(sum(parts.values()), unit)
+        origin = ", ".join(f"{n:,} {source}" for source, n in parts.items())
+        if len(parts) == 1:
+            origin = next(iter(parts))
+        return f"The {noun} in {self.path} resumes after {after} ({origin})."
 
     def log_finished(self, program: Program[Any, Any, Any], end: End, step: int) -> None:
         """Log that the stored result is returned and nothing is run."""

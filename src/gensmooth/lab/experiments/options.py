@@ -68,7 +68,7 @@ class Options:
     """The option that every study has."""
 
     profile: Profile = option(  # noqa: RUF009
-        "The size: quick takes about a minute, paper is the size in the paper.",
+        "The size, quick (about a minute) or paper (the size in the paper).",
         "quick",
         check=lambda name, value: checks.one_of(name, value, ("quick", "paper")),
         accepts=matches("quick|paper"),
@@ -80,7 +80,7 @@ class SeededOptions(Options):
     """Options of a study whose runs have seeds."""
 
     seeds: int | None = option(
-        "Seeds of the reported runs, instead of 5 (untuned: 20).",
+        "Seeds of the reported runs, instead of 5, or 20 in untuned.",
         check=checks.count,
         accepts=is_count,
     )

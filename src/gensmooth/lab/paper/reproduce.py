@@ -68,14 +68,14 @@ def reproduce(  # noqa: D417
     Args:
         study: controller, linreg, dfo, rl, timing, untuned, module:NAME for a custom study,
             several with commas, or all.
-        workers: Processes; by default one per core. With Ray, runs at a time.
-        folder: The folder for runs and report; by default out/PROFILE.
-        ray: Run on Ray: a cluster's address, "auto", or "local" to start one.
-        piece: I/N: make only every N-th run, from the I-th on, as one of N machines.
+        workers: Processes, by default one per core. With Ray, runs at a time.
+        folder: The folder for runs and report, by default out/PROFILE.
+        ray: Run on Ray, at a cluster's address, "auto", or "local" to start one.
+        piece: Make only every N-th run, from the I-th on, as one of N machines, written I/N.
         claims: Custom claims, each as module:NAME.
-        no_run: Make no runs: report on those that exist.
-        judge: Make no runs and no report: judge the claims again from the tables in this folder
-            (runs-STUDY.csv), as a report writes them.
+        no_run: Report on the runs that exist, without making any.
+        judge: Judge the claims again from the tables in this folder (runs-STUDY.csv), as a report
+            writes them. This makes no runs and no report.
     """
     options = {"profile": "quick", **options}
     checks.optional(checks.count, "workers", workers)
@@ -219,7 +219,7 @@ def _with_options(function: Callable[..., Reproduced]) -> None:
         first = next(iter(owners.values()))
         missing = [study for study in STUDIES if study not in owners]
         which = f"all but {', '.join(missing)}" if len(missing) == 1 else ", ".join(owners)
-        prefix = f"{which}: " if missing else ""
+        prefix = f"({which}) " if missing else ""
         lines.append(f"        {name}: {prefix}{first.metadata['words']}")
         parameters.append(
             Parameter(name, Parameter.KEYWORD_ONLY, default=first.default, annotation=first.type)
