@@ -131,14 +131,14 @@ def archived(folder: str) -> list[RunRecord]:
 
 def twenty_seeds() -> None:
     """Draw the figures of the runs with 20 seeds."""
-    options = RlOptions(
-        profile="paper",
-        resets="paired",
-        parts=("main",),
-        environments=("Walker2d", "HalfCheetahRandVel", "Hopper"),
-    )
-    for figure in rl.draw(Outcome("rl", "", "", archived("rl-20-seeds"), options)).figures:
-        save(figure, figure.name.replace("rl", "rl-20-seeds", 1))
+    cheetah = "HalfCheetahRandVel"
+    for folder, resets, names in (
+        ("rl-20-seeds", "paired", ("Walker2d", cheetah, "Hopper")),
+        ("rl-shared-goal-20-seeds", "shared-goal", (cheetah,)),
+    ):
+        options = RlOptions(profile="paper", resets=resets, parts=("main",), environments=names)
+        for figure in rl.draw(Outcome("rl", "", "", archived(folder), options)).figures:
+            save(figure, figure.name.replace("rl", folder, 1))
 
 
 def learning() -> None:

@@ -28,8 +28,12 @@ FOLDERS = {
     "dfo": (".",),
     "timing": (".",),
     "untuned": ("untuned",),
-    "rl": ("rl-shared-goal", "rl-paired", "rl-independent", "rl-20-seeds", "rl-search"),
+    "rl": (
+        *("rl-shared-goal", "rl-paired", "rl-independent", "rl-search"),
+        *("rl-20-seeds", "rl-shared-goal-20-seeds"),
+    ),
 }
+TWENTY_SEEDS = ("rl-shared-goal-20-seeds", "rl-20-seeds")
 READINGS = ("rl-shared-goal", "rl-independent", "rl-paired")
 HYPERPARAMETERS = {
     "Linear regression, searched": "hyperparameters-linreg.csv",
@@ -53,6 +57,7 @@ LABELS = {
     "tab:rltimes": "Table 2",
     "Appendix sec:gsvsbsshrinkage": "Appendix B.4",
 }
+FIFTEEN = "claims-15-seeds.csv"
 SEEN = 1005  # the last seed that had been looked at before
 
 
@@ -113,13 +118,14 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
         "",
     ]
     for title, folder, unseen in (
-        ("Linear regression, noisy benchmark and times (20 seeds)", ".", "claims-15-seeds.csv"),
+        ("Linear regression, noisy benchmark and times (20 seeds)", ".", FIFTEEN),
         ("Reinforcement learning, one goal per direction (5 seeds)", "rl-shared-goal", None),
         ("Reinforcement learning, paired resets (5 seeds)", "rl-paired", None),
-        (
-            "Reinforcement learning, paired resets (20 seeds)",
-            "rl-20-seeds",
-            "rl-20-seeds/claims-15-seeds.csv",
+        *(
+            (f"Reinforcement learning, {reading} (20 seeds)", folder, f"{folder}/{FIFTEEN}")
+            for folder, reading in zip(
+                TWENTY_SEEDS, ("one goal per direction", "paired resets"), strict=True
+            )
         ),
     ):
         others = {row["id"]: row["verdict"] for row in read(RESULTS / unseen)} if unseen else {}
@@ -196,12 +202,13 @@ def main() -> None:
         write(RESULTS / folder / "claims.csv", claims)
     package = Path(__file__).parents[1] / "src/gensmooth/lab/paper/published"
     write(package / "claims.csv", judged["."])
-    for name, unseen in (("claims-5-seeds.csv", False), ("claims-15-seeds.csv", True)):
+    for name, unseen in (("claims-5-seeds.csv", False), (FIFTEEN, True)):
         studies = ("linreg", "dfo")
         both = [(study, row) for study in studies for row in subset(study, ".", unseen=unseen)]
         write(RESULTS / name, both)
-        rows = subset("rl", "rl-20-seeds", unseen=unseen)
-        write(RESULTS / "rl-20-seeds" / name, [("rl", row) for row in rows])
+        for folder in TWENTY_SEEDS:
+            rows = subset("rl", folder, unseen=unseen)
+            write(RESULTS / folder / name, [("rl", row) for row in rows])
     verdicts = {
         folder: {row.id: row for study, row in judged.get(folder, ()) if study == "rl"}
         for folder in READINGS

@@ -32,7 +32,7 @@ def published(path, study):
     [
         *(("linreg", "."), ("dfo", "."), ("timing", "."), ("untuned", "untuned")),
         *(("rl", "rl-shared-goal"), ("rl", "rl-paired"), ("rl", "rl-independent")),
-        *(("rl", "rl-search"), ("rl", "rl-20-seeds")),
+        *(("rl", "rl-search"), ("rl", "rl-20-seeds"), ("rl", "rl-shared-goal-20-seeds")),
     ],
 )
 def test_every_published_verdict_follows_from_the_published_numbers(study, folder):
@@ -42,7 +42,8 @@ def test_every_published_verdict_follows_from_the_published_numbers(study, folde
 
 
 @pytest.mark.parametrize(
-    ("study", "folder"), [("linreg", "."), ("dfo", "."), ("rl", "rl-20-seeds")]
+    ("study", "folder"),
+    [("linreg", "."), ("dfo", "."), ("rl", "rl-20-seeds"), ("rl", "rl-shared-goal-20-seeds")],
 )
 @pytest.mark.parametrize("seeds", [5, 15])
 def test_so_do_those_on_the_seeds_that_were_seen_and_on_the_others(study, folder, seeds):
