@@ -773,20 +773,22 @@ def test_runs_take_one_core_each_unless_there_are_fewer_workers(name, words, wor
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+@pytest.mark.usefixtures("fresh_interpreters")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_a_comparison_that_starts_its_workers_shows_no_traceback(number, tmp_path):
     (tmp_path / "model.py").write_text(
         "import time\ndef slow(x):\n    time.sleep(0.05)\n    return float(x @ x)\n"
     )
     words = ["compare", "model:slow", "--x0", "zeros:3", "--seeds", "4", "--budget", "2000"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited: not ignored
     started = subprocess.Popen(
         [sys.executable, "-m", "gensmooth", *words, "--workers", "2", "--folder", "compared"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # signals to its group reach its workers too
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+    signal.signal(signal.SIGINT, before)
     while not (tmp_path / "compared" / "trials").is_dir():  # its workers start next
         assert started.poll() is None
         time.sleep(0.01)
