@@ -23,6 +23,7 @@ from benchmarks.coco_scores import (
     share_rows,
     title,
 )
+from benchmarks.record import fill, markdown
 
 RESULTS, PAGE, README = (Path(p) for p in ("docs/results/coco.json", "docs/coco.md", "README.md"))
 CHOSEN = range(1, 6)  # instances on which the default was tuned
@@ -35,7 +36,6 @@ FRONT = {  # methods in the README's table
     "pycma": "pycma",
     "bipop-cma": "pycma, BIPOP restarts",
 }
-BEGIN, END = "d = 20 -->\n\n", "\n<!-- end of coco-front -->"
 
 HEAD = """\
 # COCO: the default call and other optimisers
@@ -226,9 +226,8 @@ def front(tables: Sequence[Mapping[str, Any]]) -> str:
         marked = [(cell.split(" ")[0].removeprefix("0"), cell.endswith("*")) for cell in cells]
         rows.append([name, *(f"**{share}**" if best else share for share, best in marked)])
     shown = {name: cells for name, *cells in rows}
-    lines = [["evaluations", *(f"{budget:,}" for budget in budgets)], ["---"] * (len(budgets) + 1)]
-    lines += [[label, *shown[name][:run]] for name, label in FRONT.items()]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace(" --- ", "---")
+    columns = ["evaluations", *(f"{budget:,}" for budget in budgets)]
+    return markdown(columns, [[label, *shown[name][:run]] for name, label in FRONT.items()])
 
 
 def main() -> None:
@@ -243,10 +242,7 @@ def main() -> None:
     options.page.write_text(page(tables), encoding="utf-8")
     print(f"wrote {options.page}")
     if README.exists():
-        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
-        after = rest.partition(END)[2]
-        README.write_text(f"{before}{BEGIN}{front(tables)}{END}{after}", encoding="utf-8")
-        print(f"wrote the table of {README}")
+        fill(README, {"coco-front": front(tables)})
 
 
 if __name__ == "__main__":

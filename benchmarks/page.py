@@ -1,17 +1,21 @@
-"""Write docs/benchmarks.md from the measured JSON.
+"""Write docs/benchmarks.md, and the tables of training-results.md and pilot-results.md.
 
-python -m benchmarks.page [--results FOLDER] [--page FILE.md]
+python -m benchmarks.page [--results FOLDER] [--docs FOLDER]
+
+The numbers come from files in docs/results.
 """
 
 import argparse
+import json
+import re
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import training
 from benchmarks.peers import BARS, FASTEST
-from benchmarks.record import Row, digits, load
-
-RESULTS, PAGE = Path("docs/results"), Path("docs/benchmarks.md")
+from benchmarks.record import Row, digits, fill, load, markdown
 
 HEAD = """\
 # Benchmarks
@@ -139,10 +143,24 @@ python -m benchmarks.nevergrad_loop --out docs/results/benchmarks-nevergrad.json
 def main() -> None:
     """Read, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--results", type=Path, default=Path("docs/results"))
+    parser.add_argument("--docs", type=Path, default=Path("docs"))
     options = parser.parse_args()
-    groups = load(options.results / "benchmarks-core.json")
+    page = options.docs / "benchmarks.md"
+    page.write_text(_benchmarks(options.results), encoding="utf-8")
+    print(f"wrote {page}")
+    for name in ("training", "pilot"):
+        path = options.results / f"{name}-experiments.json"
+        records = json.loads(path.read_text(encoding="utf-8"))
+        tables = {each: _drawn(record) for each, record in records.items()}
+        if name == "training":  # some are computed from every test
+            tables |= training.page_tables(options.results, records)
+        fill(options.docs / f"{name}-results.md", tables)
+
+
+def _benchmarks(results: Path) -> str:
+    """The page of benchmarks, with a section for each file of results."""
+    groups = load(results / "benchmarks-core.json")
     peers = groups.pop("peers", None)
     text = HEAD
     if groups:
@@ -152,24 +170,21 @@ def main() -> None:
         fastest = [row for row in peers["rows"] if row.what.startswith(FASTEST)]
         text += PEERS + "\n" + _table(fastest) + "\n" + _pivot(peers["rows"]) + "\n"
         text += _origin([peers])
-    if methods := load(options.results / "benchmarks-methods.json").get("methods"):
+    if methods := load(results / "benchmarks-methods.json").get("methods"):
         text += METHODS + "\n" + _pivot(methods["rows"]) + "\n" + _origin([methods])
-    if regression := load(options.results / "benchmarks-regression.json").get("regression"):
+    if regression := load(results / "benchmarks-regression.json").get("regression"):
         text += REGRESSION + "\n" + _table(regression["rows"]) + "\n" + _origin([regression])
-    if errors := load(options.results / "benchmarks-errors.json"):
+    if errors := load(results / "benchmarks-errors.json"):
         learned, shrunk = errors["learned"], errors["shrunk"]
         text += ERRORS + "\n" + _matrix(learned["rows"], "directions")
         text += SHRUNK + "\n" + _matrix(shrunk["rows"], "MSE") + "\n" + _origin([learned, shrunk])
-    if nevergrad := load(options.results / "benchmarks-nevergrad.json").get("nevergrad"):
+    if nevergrad := load(results / "benchmarks-nevergrad.json").get("nevergrad"):
         text += NEVERGRAD + "\n" + _losses(nevergrad["rows"]) + "\n" + _origin([nevergrad])
-    options.page.write_text(text, encoding="utf-8")
-    print(f"wrote {options.page}")
+    return text
 
 
 def _table(rows: list[Row]) -> str:
-    lines = ["| what | measured | must reach | ok |", "|---|---|---|---|"]
-    lines += [f"| {' | '.join(row.cells())} |" for row in rows]
-    return "\n".join(lines) + "\n"
+    return markdown(["what", "measured", "must reach", "ok"], [row.cells() for row in rows]) + "\n"
 
 
 def _pivot(rows: list[Row]) -> str:
@@ -180,45 +195,41 @@ def _pivot(rows: list[Row]) -> str:
         name, dim = row.what.rsplit(", d = ", 1)
         if name != FASTEST:
             cells.setdefault(name, {})[dim] = row
-    lines = [
-        f"| time of … over our time | {' | '.join(f'd = {dim}' for dim in dims)} | compared with |",
-        "|---|" + "---|" * (len(dims) + 1),
-    ]
+    columns = ["time of … over our time", *(f"d = {dim}" for dim in dims), "compared with"]
+    lines: list[list[str]] = []
     for name, at in cells.items():
         numbers = [_number(at[dim]) if dim in at else "" for dim in dims]
         measured = [row for row in at.values() if row.measured and row.note]
         note = measured[0].note if measured else ""
-        lines.append(f"| {name} | {' | '.join(numbers)} | {note} |")
-    return "\n".join(lines) + "\n"
+        lines.append([name, *numbers, note])
+    return markdown(columns, lines) + "\n"
 
 
 def _matrix(rows: list[Row], corner: str) -> str:
     """A table with a row for each thing and a column for each way, from rows "thing: way"."""
     cells = _cells(rows)
     columns = list(next(iter(cells.values())))
-    lines = [f"| {corner} | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
-    for what, at in cells.items():
-        lines.append(f"| {what} | {' | '.join(_number(at[name]) for name in columns)} |")
-    return "\n".join(lines) + "\n"
+    lines = [[what, *(_number(at[name]) for name in columns)] for what, at in cells.items()]
+    return markdown([corner, *columns], lines) + "\n"
 
 
 def _losses(rows: list[Row]) -> str:
     """Median losses with the smallest in bold, and the mean rank of each optimiser."""
     cells = _cells(rows)
     names = list(next(iter(cells.values())))
-    lines = [f"| function | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    lines: list[list[str]] = []
     ranks: list[list[float]] = []
     for what, at in cells.items():
         medians = [row.measured.median for row in at.values() if row.measured is not None]
         shown = [
             f"**{value:.2g}**" if value == min(medians) else f"{value:.2g}" for value in medians
         ]
-        lines.append(f"| {what} | {' | '.join(shown)} |")
+        lines.append([what, *shown])
         below = [sum(other < value for other in medians) for value in medians]
         ranks.append([b + (medians.count(v) + 1) / 2 for b, v in zip(below, medians, strict=True)])
     means = [f"{statistics.mean(column):.2f}" for column in zip(*ranks, strict=True)]
-    lines.append(f"| mean rank of {len(names)} | {' | '.join(means)} |")
-    return "\n".join(lines) + "\n"
+    lines.append([f"mean rank of {len(names)}", *means])
+    return markdown(["function", *names], lines) + "\n"
 
 
 def _cells(rows: list[Row]) -> dict[str, dict[str, Row]]:
@@ -247,6 +258,28 @@ def _origin(groups: list[dict[str, Any]]) -> str:
         f"Measured {day} at commit {commit} with `{how}` on {where}.\n"
         for day, commit, how, where in seen
     )
+
+
+def _drawn(record: Mapping[str, Any]) -> str:
+    """The table of an experiment; its format is one for all numbers, or one for each column."""
+    kinds = record.get("format", ",")
+    kinds = [kinds] * len(record["columns"]) if isinstance(kinds, str) else kinds
+    rows = [[_cell(*pair) for pair in zip(row, kinds, strict=True)] for row in record["rows"]]
+    return markdown(record["columns"], rows)
+
+
+def _cell(value: Any, kind: str) -> str:
+    """A word, a number, several numbers, or a difference with its standard error."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "; ".join(_cell(each, kind) for each in value)
+    if isinstance(value, dict):
+        sign = "+" if value["mean"] > 0 else ""
+        return f"{sign}{_cell(value['mean'], kind)} ± {_cell(value['error'], kind)}"
+    if kind == "share":  # .128
+        return re.sub(r"\b0\.", ".", _cell(value, ".3f"))
+    return f"{value:{kind}}".replace("-", "−")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.record import markdown
 from gensmooth.directions import METHODS
 from gensmooth.lab import find_study, judge_again
 from gensmooth.lab.experiments.verdicts import Scores
@@ -73,14 +74,6 @@ def write(path: Path, claims: Iterable[tuple[str, ClaimRow]]) -> None:
     """Write a table of claims."""
     table = claims_table(list(claims))
     write_csv(path, table.columns, table.rows)
-
-
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Return a table in Markdown."""
-    lines = [list(columns), ["---"] * len(columns), *rows]
-    return [
-        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
-    ]
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -142,7 +135,7 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
             if row.verdict != "not run" or row.id == "rl-ant-momentum"
         ]
         columns = ["verdict", *(["on the 15 unseen seeds"] if unseen else []), "claim", "where"]
-        lines += [*markdown(columns, rows), ""]
+        lines += [markdown(columns, rows), ""]
         missing = [row.id for _, row in judged.get(folder, ()) if row.verdict == "not run"]
         if missing:
             number = "1 claim needs" if len(missing) == 1 else f"{len(missing)} claims need"
@@ -156,10 +149,10 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
     ]
     head = ["claim", "one goal, two starts", "two goals, two starts", "one goal, one start"]
     rows = [[f"{row['claim']} `{row['id']}`", *(row[f] for f in READINGS)] for row in changed]
-    lines += [*markdown(head, rows), ""]
+    lines += [markdown(head, rows), ""]
     lines += ["## Time to sample the directions", ""]
     times = read(RESULTS / "timing.csv")
-    lines += [*markdown(list(times[0]), [list(row.values()) for row in times]), ""]
+    lines += [markdown(list(times[0]), [list(row.values()) for row in times]), ""]
     lines += [
         "## Hyperparameters",
         "",
@@ -168,11 +161,11 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
         "",
     ]
     for title, name in HYPERPARAMETERS.items():
-        lines += [f"### {title}", "", f"[`{name}`]({name})", "", *choices(read(RESULTS / name)), ""]
+        lines += [f"### {title}", "", f"[`{name}`]({name})", "", choices(read(RESULTS / name)), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def choices(rows: Sequence[Mapping[str, str]]) -> list[str]:
+def choices(rows: Sequence[Mapping[str, str]]) -> str:
     """Return a table of settings by methods."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells: dict[str, dict[str, str]] = {}

@@ -1,10 +1,12 @@
-"""Results of benchmarks: rows for a terminal, and groups of rows in a JSON file."""
+"""Results of benchmarks: rows for a terminal, groups of rows in a JSON file, tables of pages."""
 
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -118,6 +120,27 @@ def load(path: Path) -> dict[str, dict[str, Any]]:
             for row in group["rows"]
         ]
     return groups
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown, without the last end of line."""
+    head, *lines = (
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |"
+        for line in (columns, *rows)
+    )
+    return "\n".join([head, "|" + "---|" * len(columns), *lines])
+
+
+def fill(page: Path, tables: Mapping[str, str]) -> None:
+    """Replace a page's tables between ``<!-- NAME: source -->`` and ``<!-- end of NAME -->``."""
+    text = page.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        place = re.compile(rf"(<!-- {name}: .*?-->\n\n).*?(\n<!-- end of {name} -->)", re.DOTALL)
+        text, places = place.subn(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
+        if places != 1:
+            sys.exit(f"{page} has {places} places for the table {name}; it must have one.")
+    page.write_text(text, encoding="utf-8")
+    print(f"wrote the tables of {page}")
 
 
 def commit() -> str:

@@ -15,13 +15,15 @@ prints the results in the file.
 import argparse
 import csv
 import os
+import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gensmooth as gs
 from benchmarks import CORES
+from benchmarks.record import markdown
 
 PLATEAU = 5  # tests in a row
 COLUMNS = (
@@ -29,6 +31,19 @@ COLUMNS = (
     *("trajectories", "env_steps", "mean_return", "ended"),
 )
 Row = dict[str, str]
+HELD_OUT = {  # tables of docs/training-results.md: environment, device, target, seeds from, to
+    "cpu": [("Hopper-v5", "cpu", 2500, 9201, 9210), ("HalfCheetah-v5", "cpu", 3000, 9301, 9310)],
+    "trainings-h200": [
+        ("Walker2d-v5", "cuda", 2500, 201, 210),
+        ("Ant-v5", "cuda", 2500, 201, 210),
+        ("Ant-v5", "cuda", 3000, 201, 210),
+    ],
+    "one-core": [
+        ("Hopper-v5", "warp-cpu", 2500, 201, 210),
+        ("HalfCheetah-v5", "warp-cpu", 3000, 201, 210),
+    ],
+}
+TIMES = ("seconds", "iteration", "env_steps")
 
 
 class Training(NamedTuple):
@@ -98,22 +113,127 @@ def train(name: str, options: Any, seed: int, write: Any) -> None:
     )
 
 
-def table(shown: Sequence[Training], target: float) -> list[str]:
+def table(shown: Sequence[Training], target: float) -> str:
     """A table of trainings, with a line for each."""
-    lines = [
-        "| environment | device | target | seed | first reached | held | iterations | env steps |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    head = ("environment", "device", "target", "seed", "first reached", "held")
+    lines: list[list[object]] = []
     for training in shown:
         first, held = training.reached(target), training.held(target)
         last = training.tests[-1 if held is None else held]
-        steps = float(last["env_steps"]) / 1e6
-        lines.append(
-            f"| {training.environment} | {training.device} | {target:g} | {training.seed} | "
-            f"{_when(training, first)} | {_when(training, held)} | {last['iteration']} | "
-            f"{steps:.1f} million |"
-        )
+        line = [training.environment, training.device, f"{target:g}", training.seed]
+        line += [_when(training, first), _when(training, held), last["iteration"]]
+        lines.append([*line, f"{float(last['env_steps']) / 1e6:.1f} million"])
+    return markdown([*head, "iterations", "env steps"], lines)
+
+
+def page_tables(results: Path, records: Mapping[str, Any]) -> dict[str, str]:
+    """The tables of docs/training-results.md that are computed.
+
+    Args:
+        results: The folder of ``training.csv``, ``humanoid.csv`` and ``rl-devices.csv``.
+        records: What is known besides: trainings whose tests were not kept, settings of Humanoid.
+    """
+    known = trainings(_read(results / "training.csv"))
+    lines: dict[str, list[list[str]]] = {}
+    for name, groups in HELD_OUT.items():
+        for environment, device, target, first, last in groups:
+            seeds = {(environment, device, seed) for seed in range(first, last + 1)}
+            shown = [training for training in known if training[:3] in seeds]
+            lines.setdefault(name, []).append(_line(shown, target, on_cpu=device == "cpu"))
+    head = ["environment", "target", "seeds"]
+    times = ["sustained", "after seconds", "iterations", "env steps, million"]
+    episodes = [
+        "first test at the target, after steps",
+        "sustained, after steps",
+        "episodes by then",
+    ]
+    early = _early(records["trainings-h200"])
+    names = [line[0] for line in early]
+    on_gpu = sorted(early + lines["trainings-h200"], key=lambda line: names.index(line[0]))
+    return {
+        "cpu": markdown([*head, *episodes], lines["cpu"]),
+        "trainings-h200": markdown([*head, *times], on_gpu),
+        "one-core": markdown([*head, *times], lines["one-core"]),
+        "humanoid": _humanoid(_read(results / "humanoid.csv"), records["humanoid"]),
+        "devices": _devices(_read(results / "rl-devices.csv")),
+    }
+
+
+def _line(shown: Sequence[Training], target: int, *, on_cpu: bool) -> list[str]:
+    """How many of some trainings have held the target, and after how much."""
+    first, held = (
+        [training.tests[i] for training in shown if (i := when(training, target)) is not None]
+        for when in (Training.reached, Training.held)
+    )
+    seeds = [training.seed for training in shown]
+    line = [shown[0].environment, str(target), f"{min(seeds)} to {max(seeds)}"]
+    if on_cpu:
+        for tests in (first, held):
+            line.append(f"{len(tests)} of {len(shown)}: {_span(tests, 'iteration')}")
+        return [*line, _span(held, "trajectories")]
+    return [*line, f"{len(held)} of {len(shown)}", *(_span(held, name) for name in TIMES)]
+
+
+def _early(record: Mapping[str, Any]) -> list[list[str]]:
+    """The same for trainings of which only the test that held the target is known."""
+    groups: dict[tuple[str, int], list[Row]] = {}
+    for row in record["rows"]:
+        test = dict(zip(record["columns"], row, strict=True))
+        groups.setdefault((test["environment"], test["target"]), []).append(test)
+    lines: list[list[str]] = []
+    for (environment, target), held in groups.items():
+        seeds = ", ".join(str(test["seed"]) for test in held)
+        number = f"{len(held)} of {len(held)}"
+        spans = (_span(held, name) for name in TIMES)
+        lines.append([environment, str(target), seeds, number, *spans])
     return lines
+
+
+def _span(tests: Sequence[Row], name: str) -> str:
+    """The median, and the smallest and the largest of those that are known."""
+    unit = 1e6 if name == "env_steps" else 1
+    values = [float(test[name]) / unit for test in tests if test[name] != ""]
+    middle, least, most = (
+        f"{value:,.0f}" for value in (statistics.median(values), min(values), max(values))
+    )
+    return middle if len(values) == 1 else f"{middle} ({least}–{most})"
+
+
+def _humanoid(rows: Sequence[Row], record: Mapping[str, Any]) -> str:
+    """The settings of each way to train Humanoid, and how far it came."""
+    lines: list[list[str]] = []
+    for variant, *settings in record["rows"]:
+        tests = [row for row in rows if row["variant"] == variant]
+        last, plateau = tests[-1], tests[-PLATEAU:]
+        means = (
+            f"{statistics.fmean(float(test[name]) for test in plateau):,.0f}"
+            for name in ("mean_return", "mean_length")
+        )
+        steps = f"{float(last['env_steps']) / 1e6:.0f}"
+        lines.append([*settings, last["iteration"], steps, *means])
+    measured = ("after iterations", "env steps, million", "test return", "mean length")
+    return markdown([*record["columns"][1:], *measured], lines)
+
+
+def _devices(rows: Sequence[Row]) -> str:
+    """Mean differences between runs on a GPU and the same runs on a CPU."""
+    by = ("environment", "num_directions", "part", "method", "seed")
+    runs: dict[str, dict[tuple[str, ...], Row]] = {"cpu": {}, "cuda": {}}
+    for row in rows:
+        runs[row["device"]][tuple(row[name] for name in by)] = row
+    lines: list[list[str]] = []
+    for environment in dict.fromkeys(row["environment"] for row in rows):
+        on_cpu = {key: row for key, row in runs["cpu"].items() if key[0] == environment}
+        pairs = [(runs["cuda"][key], row) for key, row in on_cpu.items()]
+        line = [environment, str(len(pairs))]
+        for name in ("beginning", "end", "whole"):
+            differences = [float(gpu[name]) - float(cpu[name]) for gpu, cpu in pairs]
+            mean = statistics.fmean(differences)
+            error = statistics.stdev(differences) / len(pairs) ** 0.5
+            digits = 1 if error < 2 else 0
+            line.append(f"{mean:.{digits}f} ± {error:.{digits}f}".replace("-", "−"))
+        lines.append(line)
+    return markdown(["", "pairs", "first tenth of the tests", "last tenth", "all"], lines)
 
 
 def _when(training: Training, test: int | None) -> str:
@@ -160,7 +280,7 @@ def main() -> None:
     if not shown:
         where = f"{options.environment} on {options.device}"
         raise SystemExit(f"{options.out} has no {where} of these seeds.")
-    print("\n".join(table(shown, options.target)))
+    print(table(shown, options.target))
 
 
 def _train_missing(seeds: Sequence[tuple[str, str, int]], options: Any) -> None:

@@ -20,10 +20,10 @@ from typing import NamedTuple
 from PIL import Image
 
 import gensmooth as gs
+from benchmarks.record import fill, markdown
 from gensmooth.rl.zoo_catalogue import FOLDER, SUFFIX, ZooPolicy
 
 PAGE, FILMS = Path("docs/zoo.md"), Path("docs/zoo")
-BEGIN, END = "<!-- table: python -m benchmarks.zoo --page -->", "<!-- end of the table -->"
 SEED = 0
 EPISODES = 100
 WIDTH = 160  # pixels
@@ -111,10 +111,8 @@ def film(name: str, plan: Plan) -> Path:
 
 def table(rows: list[ZooPolicy]) -> str:
     """The table of the page."""
-    lines = [
-        "| | policy | environment | d | mean return (95 % interval) | trained by |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = ("", "policy", "environment", "d", "mean return (95 % interval)", "trained by")
+    lines: list[tuple[str, ...]] = []
     for row in rows:
         between = f"{row.low:,.1f} … {row.high:,.1f}"
         cells = (
@@ -126,16 +124,8 @@ def table(rows: list[ZooPolicy]) -> str:
             f"`{row.command}`: {row.training_episodes:,} episodes, best after {row.iterations} "
             "steps",
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def write_page(rows: list[ZooPolicy]) -> None:
-    """Put the table into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}", encoding="utf-8")
+        lines.append(cells)
+    return markdown(head, lines)
 
 
 def main() -> None:
@@ -157,7 +147,7 @@ def main() -> None:
         listed = [rows[known]._asdict() for known in PLANS if known in rows]
         index.write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
         print(rows[name], film(name, PLANS[name]).stat().st_size, "bytes of film")
-    write_page([rows[name] for name in PLANS if name in rows])
+    fill(PAGE, {"policies": table([rows[name] for name in PLANS if name in rows])})
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import contextlib
 import doctest
 import io
+import json
 import os
 import re
 import shlex
@@ -218,10 +219,22 @@ def test_the_check_of_links_finds_a_broken_one():
     assert "x.md" not in without_code("```sh\n[a](x.md)\n```\n`[a](x.md)`")
 
 
-def test_the_page_of_benchmarks_shows_the_stored_numbers(tmp_path):
-    words = ["benchmarks.page", "--page", str(tmp_path / "page.md")]
+def test_the_pages_of_results_show_the_stored_numbers(tmp_path):
+    drawn = ["training-results.md", "pilot-results.md"]
+    for page in drawn:  # without any table, as it is before the script draws them
+        text = re.sub(r"^\|.*\n", "", text_of(f"docs/{page}"), flags=re.M)
+        (tmp_path / page).write_text(text, encoding="utf-8")
+    words = ["benchmarks.page", "--docs", str(tmp_path)]
     subprocess.run([sys.executable, "-m", *words], check=True, timeout=LONG, cwd=ROOT)
-    assert (tmp_path / "page.md").read_text(encoding="utf-8") == text_of("docs/benchmarks.md")
+    for page in ("benchmarks.md", *drawn):
+        assert (tmp_path / page).read_text(encoding="utf-8") == text_of(f"docs/{page}")
+
+
+@pytest.mark.parametrize("name", ["training", "pilot"])
+def test_every_stored_experiment_names_its_section(name):
+    known = set(anchors(text_of(f"docs/{name}-results.md")))
+    stored = json.loads(text_of(f"docs/results/{name}-experiments.json"))
+    assert {record["anchor"] for record in stored.values()} <= known
 
 
 # --- the site ------------------------------------------------------------------------------------
