@@ -5,7 +5,7 @@ what it must find with nothing but an objective and a start.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -1105,6 +1105,28 @@ def test_quasi_newton_starts_elsewhere_as_long_as_its_optima_differ():
         if kind is RequestKind.START and not control.evolution.restarts
     ]
     assert max(explored) < 1000 * d
+
+
+def test_evolution_continues_where_quasi_newton_has_stalled():
+    """Curvatures that differ by 1e6, and jump with the sign, mislead differences of any spacing."""
+    d, rng = 6, np.random.default_rng(0)
+    rotation, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    curvatures = 10.0 ** np.linspace(0, 6, d)
+
+    def jagged(x, jump):
+        z = rotation @ (x - 1)
+        return float((curvatures * z * z * np.where(z > 0, 1 + jump, 1)).sum()) - 50
+
+    starts = {}
+    for jump in (0.0, 0.5):
+        phases = Phases()
+        res = gs.minimize(
+            partial(jagged, jump=jump), np.zeros(d), budget=1500 * d, seed=0, callback=phases
+        )
+        assert res.best_fun < -50 + 1e-9
+        starts[jump] = phases.starts_before_evolution()
+    assert starts[0.0] > 0  # converged: QuasiNewton looks elsewhere
+    assert starts[0.5] == 0
 
 
 def test_only_the_best_optimum_is_refined():

@@ -64,6 +64,8 @@ TRIAL_AFTER_L_BFGS = 40  # the same without a full matrix, which takes longer to
 TRIAL = 25  # evaluations per parameter of the trial
 _EXPLORE = 1000  # evaluations per parameter of QuasiNewton at random starts before MirroredES
 _CONVERGED = 1e-3  # share of its decrease that QuasiNewton may still expect from a step at its end
+_STALLED = 1e-8  # the same as a share of its value: QuasiNewton has stalled if it expects more, ...
+_STALLED_FALL = 1e-12  # ... and also more than this share of its decrease
 _SAME_OPTIMUM = 1e-4  # difference of two optimal values, as a share of the decrease to one of them
 _EVOLUTION_PREFERRED = 10  # ratio of evaluations to QuasiNewton's if MirroredES found the best x
 
@@ -256,13 +258,18 @@ class Pilot(AdaptiveSearch):
         """Choose the next phase if QuasiNewton has finished.
 
         If it has converged, MirroredES is tried once. After that, QuasiNewton starts elsewhere as
-        long as its optima differ. In all other cases MirroredES takes over at the best point.
+        long as its optima differ. In all other cases MirroredES takes over at the best point. So it
+        does if QuasiNewton stalls at first: it expects a decrease, but its differences are too
+        inaccurate to find it.
         """
         newton = _newton(control)
         if control.evolution.restarts:
             return self._restart(known, control, response)
         fall = control.start_value - newton.value
-        if not fall > 0 or -newton.slope > _CONVERGED * fall:  # not smooth
+        expected = -newton.slope
+        stalled = expected > max(_STALLED * abs(newton.value), _STALLED_FALL * fall)
+        first = not math.isfinite(control.optimum)
+        if not fall > 0 or expected > _CONVERGED * fall or (first and stalled):
             control = control._replace(trial=Trial.OVER)
             return self._start_evolution(known, control, known.best_x, known.best, response)
         differs = abs(newton.value - control.optimum) > _SAME_OPTIMUM * fall
