@@ -82,12 +82,22 @@ def test_the_end_of_a_budget_says_whether_values_were_still_improving():
     def message(budget):
         return gs.minimize(valley, np.zeros(10), budget=budget, seed=0).message
 
-    found = re.search(r"had converged after (\d+) of 3,9\d\d evaluations", message(4_000))
+    found = re.search(r"had converged after ([\d,]+) of 3,9\d\d evaluations", message(4_000))
     assert found
-    converged = int(found[1])
+    converged = int(found[1].replace(",", ""))
     improving, spent = message(converged // 2), message(3 * converged // 2)
     assert improving.startswith("The evaluation budget is used up. The best value was still impr")
     assert re.search(r"There was no progress in the last \d{3} evaluations\.", spent)
+
+
+def test_a_huge_first_value_does_not_make_later_gains_negligible():
+    def penalised(x):
+        return valley(x) + 1e12 * max(0.0, np.abs(x).max() - 2) ** 2
+
+    result = gs.minimize(penalised, np.full(10, 5.0), budget=3_000, seed=1)
+    best = np.minimum.accumulate(result.history.best_value)
+    assert best[len(best) // 2] > 2 * best[-1]
+    assert result.message.endswith("The best value was still improving.")
 
 
 def test_noisy_values_are_called_noisy():

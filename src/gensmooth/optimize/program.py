@@ -53,7 +53,7 @@ _NOISY = (
     "Values are noisy: `x` is the recommended point, and `fun` ± `error` is the mean of fresh "
     "values there. `best_fun` is the luckiest single value, and therefore too good."
 )
-_NEGLIGIBLE_GAIN = 1e-9  # as a fraction of the total gain
+_NEGLIGIBLE_GAIN = 1e-9  # as a fraction; see `_progress_at_end`
 _STILL_IMPROVING = 0.1  # "still improving" means a gain in this last fraction of all evaluations
 _SHORT_STEPS = 10  # this many in a row end a run with a tolerance
 _END = fields.record(
@@ -503,7 +503,12 @@ class Minimization(Program[MinimizeState, Record, Result]):
 def _progress_at_end(
     search: Search, state: SearchState, records: Sequence[Record], end: End
 ) -> list[str]:
-    """Say whether exact values were still improving when the budget was used up."""
+    """Say whether exact values were still improving when the budget was used up.
+
+    A gain is negligible as a fraction of the total gain. If x0 has a huge value, such as a penalty,
+    all gains but the first would be. So a search has only converged if later gains are negligible
+    as a fraction of the best value, too, or of all gains in the later half.
+    """
     if end.reason != "budget" or not search.is_exact(state):
         return []
     better = np.maximum if search.maximize else np.minimum
@@ -511,8 +516,15 @@ def _progress_at_end(
     gain = abs(best[-1] - best[0])
     if not gain > 0:
         return []
-    last_gain = int((np.abs(best - best[-1]) <= _NEGLIGIBLE_GAIN * gain).argmax())
-    evaluations, total = records[last_gain].info.evaluations, state.evaluations
+    total, left = state.evaluations, np.abs(best - best[-1])
+    half = sum(record.info.evaluations <= total / 2 for record in records)
+    later = min(gain, max(left[min(half, len(left) - 1)], abs(best[-1])))
+    evaluations, strictly = (
+        records[int((left <= _NEGLIGIBLE_GAIN * scale).argmax())].info.evaluations
+        for scale in (gain, later)
+    )
+    if evaluations <= total / 2:
+        evaluations = strictly
     if evaluations <= total / 2:
         return [
             f"The search had converged after {evaluations:,} of {total:,} evaluations: the best "
