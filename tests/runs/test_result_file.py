@@ -3,6 +3,7 @@
 import json
 import math
 import tracemalloc
+from contextlib import suppress
 from dataclasses import fields, replace
 
 import numpy as np
@@ -108,11 +109,12 @@ def test_a_changed_digit_is_found(tmp_path):
     res.save(file)
     text = file.read_text()
     digits = [i for i, letter in enumerate(text) if letter.isdigit()]
-    for place in digits[:: len(digits) // 200 + 1]:
-        changed = f"{text[:place]}{(int(text[place]) + 5) % 10}{text[place + 1 :]}"
+    changes = [f"{text[:i]}{(int(text[i]) + 5) % 10}{text[i + 1 :]}" for i in digits]
+    for changed in [*changes, text.replace('"nfev": 1', '"nfev": 01')]:  # 01 is not JSON
         file.write_text(changed)
-        if json.loads(changed) == json.loads(text):
-            continue
+        with suppress(json.JSONDecodeError):
+            if json.loads(changed) == json.loads(text):  # a digit beyond the precision
+                continue
         with pytest.raises(gs.CheckpointError, match=r"checksum differs|format|is not valid"):
             gs.load(file)
     bare = json.loads(text)
