@@ -505,9 +505,9 @@ def _progress_at_end(
 ) -> list[str]:
     """Say whether exact values were still improving when the budget was used up.
 
-    A gain is negligible as a fraction of the total gain. If x0 has a huge value, such as a penalty,
-    all gains but the first would be. So a search has only converged if later gains are negligible
-    as a fraction of the best value, too, or of all gains in the later half.
+    A gain is negligible if it is a tiny fraction of the total gain. But if x0 has a huge value,
+    such as a penalty, that is true of almost every gain. So a search counts as converged only if
+    later gains are also a tiny fraction of the best value, or of the gain in the second half.
     """
     if end.reason != "budget" or not search.is_exact(state):
         return []

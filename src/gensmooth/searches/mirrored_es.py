@@ -62,8 +62,8 @@ _FULL_IN_NOISE_UP_TO = 10  # parameters; beyond, noisy values teach a diagonal m
 _STAGNATION = 50  # steps without a lower value (half of CMA-ES's; by experiment), ...
 _STAGNATION_PER_GENERATION = 30  # ... and this many times d over the population
 _ROUNDING = 1e-14  # variation of values that counts as rounding, relative to their size
-_RESTART_GROWTH = 3  # factor of the population in a restart
 _HOPELESS = 1e-2  # variation of values, relative to their distance from the best (by experiment)
+_RESTART_GROWTH = 3  # factor of the population in a restart (by experiment)
 
 
 @final

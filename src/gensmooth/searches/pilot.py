@@ -64,8 +64,9 @@ TRIAL_AFTER_L_BFGS = 40  # the same without a full matrix, which takes longer to
 TRIAL = 25  # evaluations per parameter of the trial
 _EXPLORE = 1000  # evaluations per parameter of QuasiNewton at random starts before MirroredES
 _CONVERGED = 1e-3  # share of its decrease that QuasiNewton may still expect from a step at its end
-_STALLED = 1e-8  # the same as a share of its value: QuasiNewton has stalled if it expects more, ...
-_STALLED_FALL = 1e-12  # ... and also more than this share of its decrease
+# QuasiNewton has stalled if, at its end, it still expects a step to gain more than both of these:
+_STALLED = 1e-8  # share of its value
+_STALLED_FALL = 1e-12  # share of its decrease; decides if the lowest value is 0
 _SAME_OPTIMUM = 1e-4  # difference of two optimal values, as a share of the decrease to one of them
 _EVOLUTION_PREFERRED = 10  # ratio of evaluations to QuasiNewton's if MirroredES found the best x
 
@@ -258,9 +259,9 @@ class Pilot(AdaptiveSearch):
         """Choose the next phase if QuasiNewton has finished.
 
         If it has converged, MirroredES is tried once. After that, QuasiNewton starts elsewhere as
-        long as its optima differ. In all other cases MirroredES takes over at the best point. So it
-        does if QuasiNewton stalls at first: it expects a decrease, but its differences are too
-        inaccurate to find it.
+        long as its optima differ. In all other cases MirroredES takes over at the best point. One
+        of them is a stall before QuasiNewton has converged anywhere: it expects a decrease, but its
+        differences are too inaccurate to find it.
         """
         newton = _newton(control)
         if control.evolution.restarts:
@@ -268,8 +269,9 @@ class Pilot(AdaptiveSearch):
         fall = control.start_value - newton.value
         expected = -newton.slope
         stalled = expected > max(_STALLED * abs(newton.value), _STALLED_FALL * fall)
-        first = not math.isfinite(control.optimum)
-        if not fall > 0 or expected > _CONVERGED * fall or (first and stalled):
+        never_converged = not math.isfinite(control.optimum)
+        not_smooth = not fall > 0 or expected > _CONVERGED * fall
+        if not_smooth or (stalled and never_converged):
             control = control._replace(trial=Trial.OVER)
             return self._start_evolution(known, control, known.best_x, known.best, response)
         differs = abs(newton.value - control.optimum) > _SAME_OPTIMUM * fall
