@@ -478,7 +478,9 @@ def test_figures_and_tables_of_a_partial_study(tmp_path):
         assert words in page or words.replace("'", "&#39;") in page
     curves = (tmp_path / "tables" / "curves-rl.csv").read_text().splitlines()
     assert len(curves) == 1 + 3 * 6 * 100
-    assert curves[0].startswith("environment,policy,estimator,num_directions,method,round")
+    assert curves[0].startswith(
+        "environment,policy,estimator,optimizer,num_directions,method,round"
+    )
     assert len((tmp_path / "tables" / "rl-coverage.csv").read_text().splitlines()) == 21
     nothing = write_report([STUDY.conclude(options, [], cells)], tmp_path / "none", command="x")
     assert "Nothing of it has been run" in nothing.read_text()

@@ -481,28 +481,18 @@ def _improves(cases: Callable[[Sequence[str]], list[Case]]) -> ClaimRow:
 
 
 def _momentum(scores: Scores) -> list[ClaimRow]:
-    """Compare momentum with none, on runs that have an optimiser with momentum."""
+    """Compare the jumps of runs with momentum with those of runs without it."""
     sentence = Sentence(
         "rl-ant-momentum",
         _RL,
         "On Ant, momentum may reduce the instability of GS-shrinkage and BeS-shrinkage.",
     )
 
-    def jumps(setting: Setting, method: str, **where: str) -> Sample:
-        return scores.sample(
-            "jumps",
-            environment=setting.environment,
-            num_directions=setting.num_directions,
-            part=setting.part,
-            method=method,
-            **where,
-        )
-
     cases = [
         Case(
             f"{METHODS[method].title} ({setting.words})",
-            jumps(setting, method, optimizer="momentum"),
-            jumps(setting, method),
+            _sample(scores, setting._replace(part="momentum"), method, "jumps"),
+            _sample(scores, setting, method, "jumps"),
         )
         for setting, method in product(_at("Ant"), _SHRUNK)
     ]

@@ -35,7 +35,7 @@ from gensmooth.lab.report.figure import Figure, Panel
 from gensmooth.lab.report.style import method_title
 from gensmooth.lab.report.tables import Cell
 
-_KEYS = ("environment", "policy", "estimator", "num_directions")
+_KEYS = ("environment", "policy", "estimator", "optimizer", "num_directions")
 _RARE = 0.03  # share of tests that may be off a panel, so that collapses do not set its scale
 _MAIN = ("Ant", "Walker2d", "ML1-Reach", "HalfCheetahRandVel")
 
@@ -49,7 +49,8 @@ class _Figure(NamedTuple):
 
 def draw(outcome: Outcome) -> Drawn:
     """Draw the paper's fig:rl, fig:rl2 and fig:rlablations, as far as they have been run."""
-    plotted = curves(outcome.records, _KEYS, series=("return", "deviation", "env_steps", "success"))
+    named = [r._replace(config={"optimizer": "sgd", **r.config}) for r in outcome.records]
+    plotted = curves(named, _KEYS, series=("return", "deviation", "env_steps", "success"))
     made = {curve.setting for curve in plotted}
     wanted = [_keys(setting) for setting in settings_of(_options(outcome))]
     figures = [
@@ -176,14 +177,13 @@ def _spelled(outcome: Outcome, figure: _Figure) -> list[Cell]:
 
 
 def _setting(config: Mapping[str, object]) -> Setting:
-    return tuple(config[key] for key in _KEYS)
+    return _keys(setting_of(config))
 
 
 def _keys(setting: Described) -> Setting:
     known = ENVIRONMENTS.get(setting.environment)
     name = known.name if known else setting.environment
-    kind = PARTS[setting.part]
-    return (name, kind["policy"], kind["estimator"], setting.num_directions)
+    return (name, *PARTS[setting.part].values(), setting.num_directions)
 
 
 def _of(setting: Setting) -> Described:

@@ -146,8 +146,9 @@ def prepare(config: Mapping[str, Any]) -> tuple["Trainer", "Local", AbstractCont
     """
     from gensmooth.directions import named
     from gensmooth.estimators import Antithetic, ForwardDifference
+    from gensmooth.lab.paper.rl.settings import MOMENTUM
     from gensmooth.lab.paper.tables import RL_HIDDEN
-    from gensmooth.optimizers import sgd
+    from gensmooth.optimizers import momentum, sgd
     from gensmooth.rl.environments.catalogue import make
     from gensmooth.rl.environments.gathering import gathering
     from gensmooth.rl.policies import architecture
@@ -167,14 +168,17 @@ def prepare(config: Mapping[str, Any]) -> tuple["Trainer", "Local", AbstractCont
         info.observation_size, info.action_size
     )
     estimator = {"forward-difference": ForwardDifference, "antithetic": Antithetic}
-    number = config["num_directions"]
+    number, rate = config["num_directions"], config["learning_rate"]
+    # The steps that momentum takes for one estimate add up to the step without momentum.
+    slowed = config.get("optimizer") == "momentum"
+    optimizer = momentum(rate * (1 - MOMENTUM), MOMENTUM) if slowed else sgd(rate)
     shared_goal = config["samples"] == "shared-goal"
     search = RandomSearch(
         named(config["method"], dim=policy.num_parameters, num_directions=number),
         num_directions=number,
         spacing=config["spacing"],
         estimator=estimator[config["estimator"]](),
-        optimizer=sgd(config["learning_rate"]),
+        optimizer=optimizer,
         samples="independent" if shared_goal else config["samples"],
         maximize=True,
         on_failure="drop",

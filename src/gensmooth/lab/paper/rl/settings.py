@@ -1,7 +1,8 @@
 """The settings of the paper's reinforcement-learning study, and the size of each profile.
 
 A setting is an environment, a number of directions L, and a part of the study: the main part has
-linear policies and forward differences; the two ablations (Ant, L = 20) change one of these.
+linear policies and forward differences; the two ablations (Ant, L = 20) change one of these. The
+part "momentum" (Ant, the shrinkage methods) is not in the paper, which only suggests it.
 """
 
 from collections.abc import Mapping
@@ -22,12 +23,16 @@ from gensmooth.lab.experiments.options import (
 )
 from gensmooth.lab.paper import tables as paper
 
+_MAIN = {"policy": "linear", "estimator": "forward-difference", "optimizer": "sgd"}
 PARTS: Mapping[str, Mapping[str, str]] = {
-    "main": {"policy": "linear", "estimator": "forward-difference"},
-    "mlp": {"policy": "mlp", "estimator": "forward-difference"},
-    "antithetic": {"policy": "linear", "estimator": "antithetic"},
+    "main": _MAIN,
+    "mlp": {**_MAIN, "policy": "mlp"},
+    "antithetic": {**_MAIN, "estimator": "antithetic"},
+    "momentum": {**_MAIN, "optimizer": "momentum"},
 }
+MOMENTUM = 0.9  # the decay; the paper gives none
 _ABLATED = ("Ant", 20)
+_WITH_MOMENTUM, _MOMENTUM_METHODS = "Ant", ("gs-shrinkage", "bes-shrinkage")
 # The likeliest reading of "for each direction, reinitialize the environment". The authors' README
 # says that RL used the program of ARS, which resets the environment before each trajectory; and
 # ProMP's HalfCheetahRandVel, like Meta-World, keeps its task when it is reset.
@@ -92,8 +97,8 @@ class RlOptions(GridOptions):
         "The values of L, instead of all.", accepts=list_of(is_count)
     )
     parts: tuple[str, ...] | None = option(
-        "main, mlp or antithetic (the ablations), instead of all.",
-        accepts=list_of(matches("main|mlp|antithetic")),
+        "main, mlp or antithetic (the ablations), instead of these three; or momentum (Ant).",
+        accepts=list_of(matches("main|mlp|antithetic|momentum")),
     )
     iterations: int | None = option(
         "Iterations of a run, instead of 1000.", check=checks.count, accepts=is_count
@@ -144,7 +149,8 @@ class Setting(NamedTuple):
 
 def title(part: str) -> str:
     """Return a part of the study in words."""
-    return {"main": "main", "mlp": "MLP policy", "antithetic": "antithetic estimator"}[part]
+    words = {"mlp": "MLP policy", "antithetic": "antithetic estimator"}
+    return words.get(part, part)
 
 
 # Every setting of the paper: fig:rl, fig:rl2, fig:rlablations.
@@ -155,7 +161,7 @@ PAPER = tuple(
 
 def choice_of(setting: Setting, method: str) -> SpacingAndRate | None:
     """Return the paper's spacing and learning rate, where it gives them."""
-    if setting.part == "main":
+    if setting.part in ("main", "momentum"):
         table = paper.RL.get(setting.environment, {})
         return table.get(method, {}).get(setting.num_directions)
     tables = {"mlp": paper.RL_MLP, "antithetic": paper.RL_ANTITHETIC}
@@ -211,10 +217,11 @@ def scale_of(options: RlOptions, setting: Setting) -> Scale:
                 f"--iterations must be a multiple of {full.iterations}, the iterations of a "
                 f"round, but is {options.iterations}."
             )
+    methods = _MOMENTUM_METHODS if setting.part == "momentum" else full.methods
     return full._replace(
         rounds=rounds,
         test_trials=options.test_trials or full.test_trials,
-        methods=options.methods or full.methods,
+        methods=options.methods or methods,
     )
 
 
@@ -227,18 +234,21 @@ def settings_of(options: RlOptions) -> list[Setting]:
     quick = options.profile == "quick"
     environments = [named(name) for name in options.environments or ENVIRONMENTS]
     numbers = options.num_directions or ((_QUICK_DIRECTIONS,) if quick else paper.RL_DIRECTIONS)
-    parts = options.parts or (("main",) if quick else tuple(PARTS))
+    parts = options.parts or (("main",) if quick else ("main", "mlp", "antithetic"))
     for part in parts:
         if part not in PARTS:
             raise ValueError(f"There is no part {part!r} of the study. Known: {', '.join(PARTS)}.")
     selected = [Setting(e, n) for e, n in product(environments, numbers) if "main" in parts]
     environment, number = _ABLATED
     if environment in environments and number in numbers:
-        selected += [Setting(*_ABLATED, part) for part in parts if part != "main"]
+        selected += [Setting(*_ABLATED, part) for part in parts if part in ("mlp", "antithetic")]
+    if "momentum" in parts and _WITH_MOMENTUM in environments:
+        selected += [Setting(_WITH_MOMENTUM, n, "momentum") for n in numbers]
     if not selected:
         raise ValueError(
-            f"Nothing to run: the ablations are of {environment} with L = {number}, which is not "
-            "among the selected environments and numbers of directions."
+            f"Nothing to run: the ablations are of {environment} with L = {number}, and momentum is "
+            f"of {_WITH_MOMENTUM}, which are not among the selected environments and numbers of "
+            "directions."
         )
     return selected
 
@@ -267,8 +277,9 @@ def config_of(options: RlOptions, setting: Setting, method: str) -> dict[str, An
     known = ENVIRONMENTS.get(setting.environment)
     device = (options.device or CPU).split(":")[0]
     on_device = {} if device == CPU else {"device": device}
-    kind = PARTS[setting.part]
-    # Part of the keys of the published runs. A linear policy always starts without an action.
+    # Part of the keys of the published runs, which do not name plain descent. A linear policy always
+    # starts without an action.
+    kind = {k: v for k, v in PARTS[setting.part].items() if (k, v) != ("optimizer", "sgd")}
     start = {} if kind["policy"] == "linear" else {"start": "no action"}
     return {
         "environment": known.name if known else setting.environment,
@@ -309,7 +320,7 @@ def device_of(config: Mapping[str, Any]) -> str:
 
 def setting_of(config: Mapping[str, Any]) -> Setting:
     """Return the setting of a run."""
-    kind = {key: config[key] for key in ("policy", "estimator")}
+    kind = {"optimizer": "sgd"} | {key: config[key] for key in _MAIN if key in config}
     part = next(part for part, words in PARTS.items() if words == kind)
     name = config["environment"]
     ours = next((ours for ours, known in ENVIRONMENTS.items() if known.name == name), name)
