@@ -60,7 +60,6 @@ AUTO = "auto"  # the pilot's name as a method
 # All were chosen by experiment (docs/pilot-results.md).
 _NEWTON_FROM = 20  # budget per parameter below which QuasiNewton would not get far
 TRIAL_AFTER = 100  # evaluations per parameter of QuasiNewton before the trial of MirroredES
-TRIAL_AFTER_L_BFGS = 40  # the same without a full matrix, which takes longer to converge
 TRIAL = 25  # evaluations per parameter of the trial
 _EXPLORE = 1000  # evaluations per parameter of QuasiNewton at random starts before MirroredES
 _CONVERGED = 1e-3  # share of its decrease that QuasiNewton may still expect from a step at its end
@@ -246,8 +245,7 @@ class Pilot(AdaptiveSearch):
             RequestKind.FORWARD_DIFFERENCES,
             RequestKind.CENTRAL_DIFFERENCES,
         )
-        after = TRIAL_AFTER if newton.inverse.size else TRIAL_AFTER_L_BFGS
-        due = control.trial is Trial.BEFORE and newton.evaluations >= after * newton.x.size
+        due = control.trial is Trial.BEFORE and newton.evaluations >= TRIAL_AFTER * newton.x.size
         if at_new_point and due and not just_refined:
             control = control._replace(trial=Trial.RUNNING)
             return self._start_evolution(known, control, newton.x, newton.value, response)

@@ -2,13 +2,12 @@ r"""A quasi-Newton search: the first phase of the pilot if values are exact.
 
 - Gradient: forward differences along the axes (d evaluations), and central differences (2d) once
   forward differences are too inaccurate to make progress.
-- Direction: the two-loop recursion of L-BFGS (Nocedal, 1980); after the first few steps, BFGS with
-  a full matrix, up to 50 parameters.
+- Direction: the two-loop recursion of L-BFGS (Nocedal, 1980) with a long memory.
 - Length: a line search by parabolas, one evaluation at a time.
 
-Parameters are measured in *scales*, which makes the search independent of the user's units. After a
-while L-BFGS measures the curvature along each axis once and, if the curvatures differ widely,
-chooses new scales. A full matrix learns them from its steps.
+Parameters are measured in *scales*, which makes the search independent of the user's units. With
+more than a few parameters, the search measures the curvature along each axis once after a while
+and, if the curvatures differ widely, chooses new scales.
 
 :class:`QuasiNewton` is the search: which points it requests, and what it does with their values.
 The functions below it are its formulas, each a pure function of a :class:`Newton`.
@@ -41,15 +40,15 @@ from gensmooth.searches.protocol import SearchState
 Array = NDArray[Any]
 
 # Common practice for L-BFGS (Nocedal & Wright, 2006, chapters 3, 7 and 8) unless stated otherwise.
-FULL_UP_TO = 50  # parameters; beyond, past steps replace the matrix (docs/pilot-results.md)
-FULL_AFTER = 10  # evaluations per parameter before the matrix replaces past steps; by experiment
-MEMORY = 20  # number of past steps, and of the changes of the gradient that they caused
+MEMORY = 150  # past steps, and changes of the gradient that they caused (docs/pilot-results.md)
+EAGER_UP_TO = 10  # parameters for which steps along unknown axes become very long; by experiment
+EAGER_AFTER = 10  # evaluations per parameter before they do; by experiment
+_FLATNESS = 1e6  # how much flatter than the first step unknown axes then count; by experiment
 DIFFERENCE = 2e-8  # spacing of forward differences, in scales: about √(rounding error)
 CENTRAL = 3e-7  # spacing of central differences, by experiment (docs/pilot-results.md)
 PROBE = 1e-3  # spacing of second differences, in units; rounding errors are then 1e-10 of a value
-PROBE_AFTER = 20  # evaluations per parameter before L-BFGS measures the curvature; by experiment
+PROBE_AFTER = 20  # evaluations per parameter before the curvature is measured; by experiment
 _MIN_UNEVENNESS = 30.0  # ratio of scales below which the old ones are kept; by experiment
-_FIRST_INVERSE = 1e6  # largest expected ratio of curvatures; by experiment (docs/pilot-results.md)
 _LONGEST = 3.0  # root mean square of a step, in scales, that is tried first; by experiment
 _ARMIJO = 1e-4  # required share of the decrease that the slope predicts (Armijo's condition)
 _SHORTEN = (0.1, 0.5)  # bounds on the factor by which a length that failed is shortened
@@ -70,8 +69,6 @@ class Newton(NamedTuple):
         previous_x: The previous point.
         previous_gradient: The gradient at the previous point.
         has_previous: Whether there is a previous point.
-        inverse: The approximation of the inverse Hessian, in scales; empty above 50 parameters.
-        full: Whether ``inverse`` determines the direction; otherwise the last steps do.
         steps: The last steps, in scales, newest last.
         changes: The changes of the gradient that these steps caused.
         stored: The number of valid rows in ``steps`` and ``changes``.
@@ -94,8 +91,6 @@ class Newton(NamedTuple):
     previous_x: Array
     previous_gradient: Array
     has_previous: bool
-    inverse: Array
-    full: bool
     steps: Array
     changes: Array
     stored: int
@@ -113,9 +108,7 @@ class Newton(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class QuasiNewton(AdaptiveSearch):
-    """BFGS on finite differences, for exact values and up to 1000 parameters.
-
-    Above 50 parameters, the last 20 steps replace the matrix (L-BFGS).
+    """L-BFGS on finite differences, for exact values and up to 1000 parameters.
 
     The arguments are those of :class:`~gensmooth.Pilot`.
 
@@ -188,7 +181,7 @@ class QuasiNewton(AdaptiveSearch):
             else:
                 newton = _forget(newton._replace(central=True))
         elif (
-            not newton.inverse.size
+            newton.x.size > EAGER_UP_TO
             and not newton.probed
             and newton.evaluations >= PROBE_AFTER * newton.x.size
         ):
@@ -235,8 +228,6 @@ def initial_newton(x: Array, value: float, units: Array) -> Newton:
         previous_x=zero,
         previous_gradient=zero,
         has_previous=False,
-        inverse=np.eye(d) if d <= FULL_UP_TO else np.zeros((0, 0)),
-        full=False,
         steps=memory,
         changes=memory,
         stored=0,
@@ -294,8 +285,7 @@ def start_line(
     if not np.isfinite(gradient).all() or not gradient.any():
         return None
     now = _remember(now, gradient)
-    product = _product(now.inverse, gradient) if now.full else _two_loops(now, gradient)
-    line = np.where(stuck, 0.0, -product)
+    line = np.where(stuck, 0.0, -_two_loops(now, gradient))
     slope = _dot(line, gradient)
     if not (slope < 0 and math.isfinite(slope)):
         now = _forget(now)
@@ -319,7 +309,7 @@ def try_length(now: Newton, value: float) -> tuple[Newton, bool]:
 
     The next length is the minimum of the parabola that has the slope at 0 and the value at this
     length. It is tried if it is longer than the best length so far and promises enough: a gradient
-    costs at least d evaluations, a length only one. BFGS learns flat directions from long steps.
+    costs at least d evaluations, a length only one. Flat directions are learned from long steps.
 
     Returns:
         The memory, and whether the line search has ended. It was successful if ``best_value`` is
@@ -398,69 +388,47 @@ def _remember(now: Newton, gradient: Array) -> Newton:
     along = _dot(step, change)
     if not along > 1e-10 * math.sqrt(_dot(step, step) * _dot(change, change)):
         return now  # L-BFGS needs positive curvature, by more than rounding errors
-    now = now._replace(
+    return now._replace(
         steps=np.concatenate([now.steps[1:], step[None]]),
         changes=np.concatenate([now.changes[1:], change[None]]),
         stored=min(now.stored + 1, MEMORY),
     )
-    if not now.inverse.size or now.evaluations < FULL_AFTER * step.size:
-        return now
-    inverse = updated_inverse(now.inverse, step, change) if now.full else first_inverse(now)
-    return now._replace(inverse=inverse, full=True)
 
 
 def _forget(now: Newton) -> Newton:
     """Return the memory without past steps: the next line is along the gradient."""
-    return now._replace(stored=0, has_previous=False, full=False)
-
-
-def first_inverse(now: Newton) -> Array:
-    """Return the inverse Hessian from the last steps, when the matrix replaces them.
-
-    It starts from a multiple of the identity. The usual factor matches the curvature along the
-    first step (Nocedal & Wright, 2006, equation 6.20), which is close to the largest curvature.
-    Ours is ``_FIRST_INVERSE`` times as large, so that steps along flat directions are long at once.
-    """
-    steps, changes = (each[MEMORY - now.stored :] for each in (now.steps, now.changes))
-    size = _dot(steps[0], changes[0]) / _dot(changes[0], changes[0])
-    inverse = np.eye(len(steps[0])) * (_FIRST_INVERSE * size)
-    for step, change in zip(steps, changes, strict=True):
-        inverse = updated_inverse(inverse, step, change)
-    return inverse
-
-
-def updated_inverse(inverse: Array, step: Array, change: Array) -> Array:
-    """Return the inverse Hessian after a step: the BFGS update."""
-    along, product = _dot(step, change), _product(inverse, change)
-    outer = step[:, None] * product
-    factor = (1 + _dot(change, product) / along) / along
-    return inverse - (outer + outer.T) / along + factor * step[:, None] * step
-
-
-def _product(matrix: Array, vector: Array) -> Array:
-    """Return the product, summed in a fixed order, which BLAS does not guarantee."""
-    return (matrix * vector).sum(axis=1)
+    return now._replace(stored=0, has_previous=False)
 
 
 def _two_loops(now: Newton, gradient: Array) -> Array:
     """Return L-BFGS's approximation of the inverse Hessian times the gradient."""
-    pairs = [
-        (s, y, _dot(s, y))
-        for s, y in zip(
-            now.steps[MEMORY - now.stored :], now.changes[MEMORY - now.stored :], strict=True
-        )
-    ]
-    q = gradient.copy()
-    taken: list[float] = []
-    for s, y, along in reversed(pairs):
-        taken.append(_dot(s, q) / along)
-        q -= taken[-1] * y
-    if pairs:
-        _, y, along = pairs[-1]
-        q *= along / _dot(y, y)
-    for (s, y, along), share in zip(pairs, reversed(taken), strict=True):
-        q += (share - _dot(y, q) / along) * s
+    steps, changes = (each[MEMORY - now.stored :] for each in (now.steps, now.changes))
+    along = (steps * changes).sum(axis=1)
+    q, taken = gradient.copy(), np.zeros(now.stored)
+    for i in reversed(range(now.stored)):
+        taken[i] = _dot(steps[i], q) / along[i]
+        q -= taken[i] * changes[i]
+    if now.stored:
+        q *= unknown_inverse(now)
+    for i in range(now.stored):
+        q += (taken[i] - _dot(changes[i], q) / along[i]) * steps[i]
     return q
+
+
+def unknown_inverse(now: Newton) -> float:
+    """Return the inverse curvature that is assumed where past steps reveal none.
+
+    Of the two usual estimates from a step s and its change y of the gradient, |s|²/sᵀy is the
+    larger one (Barzilai & Borwein, 1988). L-BFGS usually takes the other one, sᵀy/|y|², which is
+    close to the largest curvature in sight; steps along flat directions then stay far too short.
+
+    With few parameters, unknown directions soon count as far flatter than the first step.
+    """
+    if now.x.size <= EAGER_UP_TO and now.evaluations >= EAGER_AFTER * now.x.size:
+        step, change = now.steps[-now.stored], now.changes[-now.stored]
+        return _FLATNESS * _dot(step, change) / _dot(change, change)
+    step, change = now.steps[-1], now.changes[-1]
+    return _dot(step, step) / _dot(step, change)
 
 
 def _dot(a: Array, b: Array) -> float:
