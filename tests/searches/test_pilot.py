@@ -966,12 +966,12 @@ def test_bounds_tell_the_unit_on_a_log_scale():
     np.testing.assert_allclose(seen["units"], wanted, rtol=1e-6)
 
 
-# --- the quasi-Newton matrix, and restarts elsewhere -------------------------------------------
+# --- the quasi-Newton search, and restarts elsewhere --------------------------------------------
 
 
-def test_a_full_matrix_solves_an_ill_conditioned_quadratic_that_its_axes_do_not_show():
-    """Curvatures of 1 to 1e6 along random axes, in 20 dimensions, within 120 d evaluations."""
-    d = 20
+@pytest.mark.parametrize("d", [8, 20, 60])
+def test_quasi_newton_solves_an_ill_conditioned_quadratic_that_its_axes_do_not_show(d):
+    """Curvatures of 1 to 1e6 along random axes, within 120 d evaluations."""
     rotation, _ = np.linalg.qr(np.random.default_rng(4).standard_normal((d, d)))
     curvatures = np.logspace(0, 6, d)
 
@@ -980,7 +980,51 @@ def test_a_full_matrix_solves_an_ill_conditioned_quadratic_that_its_axes_do_not_
 
     search = gs.QuasiNewton(budget=120 * d)
     res = gs.minimize(ellipsoid, np.full(d, 3.0), search=search, budget=120 * d, seed=0)
-    assert res.best_fun < 1e-4 < 1e6 < ellipsoid(np.full(d, 3.0))
+    assert res.best_fun < 1e-4 < 1e5 < ellipsoid(np.full(d, 3.0))
+
+
+def newton_after(steps, changes):
+    """Return the memory after these steps and changes of the gradient, the newest last."""
+    number, d = steps.shape
+    newton = quasi_newton.initial_newton(np.zeros(d), 1.0, np.ones(d))
+    memories = [np.zeros((quasi_newton.MEMORY, d)) for _ in range(2)]
+    for memory, rows in zip(memories, (steps, changes), strict=True):
+        memory[-number:] = rows
+    return newton._replace(steps=memories[0], changes=memories[1], stored=number, evaluations=1)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_the_direction_is_that_of_bfgs_with_a_dense_matrix(early):
+    """Nocedal & Wright (2006), equation 6.17, from the first matrix of ``unknown_inverse``."""
+    rng, d = np.random.default_rng(0), 6
+    factor = rng.standard_normal((d, d))
+    steps = rng.standard_normal((9, d))
+    changes = steps @ (factor @ factor.T + np.eye(d))
+    newton = newton_after(steps, changes)
+    if not early:  # few parameters: unknown directions count as flat after 10 d evaluations
+        newton = newton._replace(evaluations=10 * d)
+    first = quasi_newton.unknown_inverse(newton)
+    s, y = (steps[-1], changes[-1]) if early else (steps[0], changes[0])
+    assert first == pytest.approx(s @ s / (s @ y) if early else 1e6 * (s @ y) / (y @ y), rel=1e-12)
+    dense = first * np.eye(d)
+    for s, y in zip(steps, changes, strict=True):
+        rho = 1 / (s @ y)
+        left = np.eye(d) - rho * np.outer(s, y)
+        dense = left @ dense @ left.T + rho * np.outer(s, s)
+    gradient = rng.standard_normal(d)
+    _, line = quasi_newton.start_line(newton, gradient * quasi_newton.DIFFERENCE + 1.0, None)
+    np.testing.assert_allclose(line, -dense @ gradient, rtol=1e-6)
+
+
+def test_unknown_directions_count_as_flat_not_as_steep():
+    """The estimate lies between the inverse curvatures, above that of L-BFGS's usual factor."""
+    rng = np.random.default_rng(1)
+    curvatures = np.logspace(0, 6, 30)
+    steps = rng.standard_normal((3, 30))
+    newton = newton_after(steps, steps * curvatures)
+    s, y = newton.steps[-1], newton.changes[-1]
+    usual = (s @ y) / (y @ y)
+    assert 1e-6 < usual < 0.5 * quasi_newton.unknown_inverse(newton) < 1
 
 
 def search_line(phi, first, d):
