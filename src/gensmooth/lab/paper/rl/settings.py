@@ -246,7 +246,7 @@ def settings_of(options: RlOptions) -> list[Setting]:
         selected += [Setting(_WITH_MOMENTUM, n, "momentum") for n in numbers]
     if not selected:
         raise ValueError(
-            f"Nothing to run: the ablations are of {environment} with L = {number}, and momentum is "
+            f"Nothing to run: the ablations are of {environment} with L = {number}, and momentum "
             f"of {_WITH_MOMENTUM}, which are not among the selected environments and numbers of "
             "directions."
         )
@@ -277,8 +277,8 @@ def config_of(options: RlOptions, setting: Setting, method: str) -> dict[str, An
     known = ENVIRONMENTS.get(setting.environment)
     device = (options.device or CPU).split(":")[0]
     on_device = {} if device == CPU else {"device": device}
-    # Part of the keys of the published runs, which do not name plain descent. A linear policy always
-    # starts without an action.
+    # Part of the keys of the published runs, which do not name plain descent. A linear policy
+    # always starts without an action.
     kind = {k: v for k, v in PARTS[setting.part].items() if (k, v) != ("optimizer", "sgd")}
     start = {} if kind["policy"] == "linear" else {"start": "no action"}
     return {
