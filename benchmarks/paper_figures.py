@@ -134,7 +134,7 @@ def twenty_seeds() -> None:
     cheetah = "HalfCheetahRandVel"
     for folder, resets, names in (
         ("rl-20-seeds", "paired", ("Walker2d", cheetah, "Hopper")),
-        ("rl-shared-goal-20-seeds", "shared-goal", (cheetah, "Hopper")),
+        ("rl-shared-goal-20-seeds", "shared-goal", ("Walker2d", cheetah, "Hopper")),
     ):
         options = RlOptions(profile="paper", resets=resets, parts=("main",), environments=names)
         for figure in rl.draw(Outcome("rl", "", "", archived(folder), options)).figures:
