@@ -107,7 +107,11 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
         "The `claims.csv` linked below each heading has the test of each claim and the numbers of "
         "every comparison. [The paper, checked](../paper.md#how-to-read-a-verdict) explains the "
         "verdicts and has the findings. “Unseen” are the 15 of 20 seeds that nobody had looked at "
-        "when the claims were written down.",
+        "when most claims were written down. All 20 were known when some rows were added or scored "
+        "by another measure (`linreg-loss-main-difference`, `linreg-loss-early-error`, "
+        "`dfo-objectives`, and with paired resets the claims about speed); for these, the column "
+        "shows only how much a verdict depends on the seeds. A blank there means that a row is not "
+        "a test over seeds.",
         "",
     ]
     for title, folder, unseen in (

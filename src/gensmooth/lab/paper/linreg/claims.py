@@ -304,7 +304,7 @@ def _about_early_gain(scores: Scores) -> ClaimRow:
         )
         for run in SHRUNK
     ]
-    return together(
+    return readings(
         Sentence(
             "linreg-loss-early-error",
             _MAIN,
@@ -312,12 +312,14 @@ def _about_early_gain(scores: Scores) -> ClaimRow:
             "(at L=2, N=15).",
         ),
         {
-            "its MSE is lower at the beginning": better(
+            "its premise, a lower MSE at the beginning": better(
                 _PART,
                 early,
                 Measure("exact gradient MSE at equal parameters in the first five rounds"),
             ),
-            "its test loss is lower": better(_PART, _cases(scores, "loss", [where], pair), _LOSS),
+            "the better test loss alone": better(
+                _PART, _cases(scores, "loss", [where], pair), _LOSS
+            ),
         },
     )
 
