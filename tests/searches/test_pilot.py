@@ -1027,6 +1027,26 @@ def test_unknown_directions_count_as_flat_not_as_steep():
     assert 1e-6 < usual < 0.5 * quasi_newton.unknown_inverse(newton) < 1
 
 
+@pytest.mark.parametrize("d", [2, 5, 10, 20])
+def test_values_that_fall_towards_0_for_ever_do_not_divide_by_0(d):
+    """Squares of changes of the gradient round to 0 long before the changes do."""
+    budget = 600 * d
+    search = gs.QuasiNewton(budget=budget)
+    for fall in (lambda x: float((x**30).sum()), lambda x: float(np.exp(-x).sum())):
+        res = gs.minimize(fall, np.full(d, 1.3), search=search, budget=budget, seed=0)
+        assert 0 <= res.best_fun < 1e-100
+
+
+@pytest.mark.parametrize("d", [3, 5])
+def test_the_first_step_may_be_longer_than_the_square_root_of_the_largest_number(d):
+    bump = gs.minimize(
+        lambda x: -math.exp(-((x - 9) ** 2).sum()), np.ones(d), budget=50 * d, seed=0
+    )
+    assert bump.best_fun <= -math.exp(-64 * d)
+    small = gs.minimize(lambda x: 1e-146 * valley(x), np.zeros(d), budget=50 * d, seed=0)
+    assert small.best_fun < 1e-146 * valley(np.zeros(d))
+
+
 def search_line(phi, first, d):
     """Let ``try_length`` search φ from a first length; return the lengths and values it tried."""
     slope = (phi(1e-7) - phi(-1e-7)) / 2e-7

@@ -336,7 +336,8 @@ def _line_minimum(now: Newton, value: float) -> float:
     if not math.isfinite(value):
         return 0.0
     curvature = value - now.value - now.slope * now.length
-    return -now.slope * now.length**2 / (2 * curvature) if curvature > 0 else math.inf
+    square = now.length * now.length  # `**` would raise an error instead of returning infinity
+    return -now.slope * square / (2 * curvature) if curvature > 0 else math.inf
 
 
 def move(now: Newton, line: Array) -> tuple[Newton, bool]:
@@ -422,11 +423,12 @@ def unknown_inverse(now: Newton) -> float:
     larger one (Barzilai & Borwein, 1988). L-BFGS usually takes the other one, sᵀy/|y|², which is
     close to the largest curvature in sight; steps along flat directions then stay far too short.
 
-    With few parameters, unknown directions soon count as far flatter than the first step.
+    With few parameters, unknown directions soon count as far flatter than the first step in memory.
     """
     if now.x.size <= EAGER_UP_TO and now.evaluations >= EAGER_AFTER * now.x.size:
         step, change = now.steps[-now.stored], now.changes[-now.stored]
-        return _FLATNESS * _dot(step, change) / _dot(change, change)
+        if size := _dot(change, change):  # below about 1e-162, a change's square rounds to 0
+            return _FLATNESS * _dot(step, change) / size
     step, change = now.steps[-1], now.changes[-1]
     return _dot(step, step) / _dot(step, change)
 

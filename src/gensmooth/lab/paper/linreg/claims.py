@@ -24,7 +24,6 @@ from gensmooth.lab.experiments.verdicts import (
     counted,
     not_different,
     readings,
-    together,
 )
 from gensmooth.lab.paper.linreg.scores import PLAIN, SETTINGS, SHRUNK, Where, words
 from gensmooth.lab.paper.linreg.theory_claims import about_theory, lemma_of
