@@ -4,14 +4,16 @@ python -m benchmarks.coco_page [--results FILE.json] [--page FILE.md]
 """
 
 import argparse
+import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coco import load
 from benchmarks.coco_methods import CONTROLS, METHODS
 from benchmarks.coco_scores import (
+    OURS,
     behind,
     by_group,
     columns,
@@ -26,6 +28,8 @@ from benchmarks.coco_scores import (
 from benchmarks.record import fill, markdown
 
 RESULTS, PAGE, README = (Path(p) for p in ("docs/results/coco.json", "docs/coco.md", "README.md"))
+# Runs (`--runs`) of methods that have not yet been run on all functions of a table; beside RESULTS.
+PARTIAL = "coco-partial.jsonl"
 CHOSEN = range(1, 6)  # instances on which the default was tuned
 NOISES = ("none", "relative", "additive")
 FRONT = {  # methods in the README's table
@@ -113,7 +117,7 @@ python -m benchmarks.coco_page
 {origins}"""
 
 
-def page(tables: Sequence[Mapping[str, Any]]) -> str:
+def page(tables: Sequence[Mapping[str, Any]], done: Sequence[Sequence[Any]]) -> str:
     """The page, with a section for each suite and noise, and subsections for the dimensions."""
     tables = sorted(tables, key=_place)
     used = dict.fromkeys(name for table in tables for name in table["methods"])
@@ -140,6 +144,7 @@ def page(tables: Sequence[Mapping[str, Any]]) -> str:
             section = heading
             text += f"\n## {heading}\n"
         text += _section(table, list(origins))
+        text += "".join(_incomplete(each) for each in partial(table, done))
     return text + SOURCES.format(
         commands="\n".join(dict.fromkeys(commands)),
         origins="".join(
@@ -208,6 +213,51 @@ def _section(table: Mapping[str, Any], known: Sequence[tuple[str, str, str]]) ->
     return text + f"\n[Measurement](#commands-commits-and-machines) {numbers}.\n"
 
 
+def partial(
+    table: Mapping[str, Any], done: Iterable[Sequence[Any]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Methods that were run on some functions of a table, and the table of these functions."""
+    where = tuple(table[key] for key in ("suite", "dimension", "noise", "shifted"))
+    found: dict[str, dict[tuple[int, int, int], Sequence[Any]]] = {}
+    for suite, function, dimension, instance, seed, name, noise, shifted, *rest in done:
+        if (suite, dimension, noise, shifted) == where and name not in table["methods"]:
+            found.setdefault(name, {})[function, instance, seed] = rest
+    problems = list(zip(table["functions"], table["instances"], table["seeds"], strict=True))
+    for name, runs_of in found.items():
+        whole = {f for f, *_ in problems if all(p in runs_of for p in problems if p[0] == f)}
+        if not whole:
+            continue
+        places = [i for i, (function, *_) in enumerate(problems) if function in whole]
+        budgets = [int(number) for number in runs_of[problems[places[0]]][0].split("-")]
+        best = [[runs_of[problems[i]][1][k] for i in places] for k in range(len(budgets))]
+        ours = table["methods"][OURS]["best"]
+        kept = [ours[table["multipliers"].index(number)] for number in budgets]
+        yield (
+            name,
+            {
+                **table,
+                "multipliers": budgets,
+                **{key: [table[key][i] for i in places] for key in ("functions", "instances")},
+                "methods": {
+                    OURS: {"best": [[row[i] for i in places] for row in kept]},
+                    name: {"best": best},
+                },
+            },
+        )
+
+
+def _incomplete(of: tuple[str, Mapping[str, Any]]) -> str:
+    name, table = of
+    functions = ", ".join(f"f{number}" for number in sorted(set(table["functions"])))
+    return (
+        f"\n{name} has not been run on all functions, so it is not in the tables above. On "
+        f"{functions}:\n\n"
+        + _table(["share of targets", *columns(table)], share_rows(table))
+        + "\n"
+        + _table(["ours minus …", *columns(table)], difference_rows(table))
+    )
+
+
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heading, ["---"] * len(heading), *rows]
     return "".join(f"| {' | '.join(c.replace(' *', ' ★') for c in line)} |\n" for line in lines)
@@ -241,7 +291,9 @@ def main() -> None:
     tables = load(options.results)
     if not tables:
         sys.exit(f"{options.results} has no tables; python -m benchmarks.coco --out makes them")
-    options.page.write_text(page(tables), encoding="utf-8")
+    path = options.results.with_name(PARTIAL)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    options.page.write_text(page(tables, [json.loads(line) for line in lines]), encoding="utf-8")
     print(f"wrote {options.page}")
     if README.exists():
         fill(README, {"coco-front": front(tables)})
