@@ -153,6 +153,11 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
     ]
     head = ["claim", "one goal, two starts", "two goals, two starts", "one goal, one start"]
     rows = [[f"{row['claim']} `{row['id']}`", *(row[f] for f in READINGS)] for row in changed]
+    lines += [
+        "These are the verdicts on five seeds. With 20 seeds, the main reading and paired resets "
+        "agree on every claim that was judged under both.",
+        "",
+    ]
     lines += [markdown(head, rows), ""]
     lines += ["## Time to sample the directions", ""]
     times = read(RESULTS / "timing.csv")
