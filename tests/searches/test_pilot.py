@@ -1012,7 +1012,9 @@ def test_the_direction_is_that_of_bfgs_with_a_dense_matrix(early):
         left = np.eye(d) - rho * np.outer(s, y)
         dense = left @ dense @ left.T + rho * np.outer(s, s)
     gradient = rng.standard_normal(d)
-    _, line = quasi_newton.start_line(newton, gradient * quasi_newton.DIFFERENCE + 1.0, None)
+    values = gradient * quasi_newton.DIFFERENCE + 1.0
+    newton = quasi_newton.take_gradient(newton, values, None)
+    _, line = quasi_newton.start_line(newton, None)
     np.testing.assert_allclose(line, -dense @ gradient, rtol=1e-6)
 
 
@@ -1025,6 +1027,47 @@ def test_unknown_directions_count_as_flat_not_as_steep():
     s, y = newton.steps[-1], newton.changes[-1]
     usual = (s @ y) / (y @ y)
     assert 1e-6 < usual < 0.5 * quasi_newton.unknown_inverse(newton) < 1
+
+
+def test_one_value_measures_the_curvature_that_the_steps_do_not_show():
+    """Rotated curvatures: 2 along most directions, much more along those of the first steps."""
+    rng, d = np.random.default_rng(2), 40
+    rotation, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    hessian = rotation.T @ (np.array([3e6, 1e6, *np.full(d - 2, 2.0)])[:, None] * rotation)
+    steps = rng.standard_normal((2, d)) @ hessian  # nearly along the steep directions
+    gradient = hessian @ rng.standard_normal(d)
+    newton = newton_after(steps, steps @ hessian)._replace(gradient=gradient)
+    assert quasi_newton.unknown_inverse(newton) < 2e-6
+    newton, line = quasi_newton.explore(newton)
+    assert abs(newton.changes[-2:] @ line).max() < 1e-9 * abs(newton.changes[-2:]).max()
+    assert newton.slope == pytest.approx(gradient @ line, rel=1e-9)
+    assert newton.length * np.linalg.norm(line) == pytest.approx(1)
+
+    def value(curvature):
+        step = newton.length * line
+        return 1.0 + gradient @ step + curvature * step @ hessian @ step / 2
+
+    measured = quasi_newton.explored(newton, value(1.0))
+    wanted = (line @ line) / (line @ hessian @ line)
+    assert wanted == pytest.approx(0.5, rel=1e-3)
+    assert quasi_newton.unknown_inverse(measured) == pytest.approx(wanted, rel=1e-3)
+    for unchanged in (value(1e6), math.inf):  # not much flatter than assumed; not defined
+        after = quasi_newton.explored(newton, unchanged)
+        assert quasi_newton.unknown_inverse(after) == quasi_newton.unknown_inverse(newton)
+
+
+@pytest.mark.parametrize("d", [40, 80])
+def test_two_steep_axes_do_not_keep_steps_along_the_others_short(d):
+    """With the scale of the last step alone, 183 and 467 are left of 410,000."""
+    rng = np.random.default_rng(0)
+    curvatures = np.concatenate([10.0 ** rng.uniform(5, 6, 2), np.ones(d - 2)])
+    x0 = 3 * rng.standard_normal(d)
+
+    def discus(x):  # not quite a quadratic, so that the steep axes take several steps
+        return float((curvatures * np.where(x > 1, 1.0, 0.5) * (x - 1) ** 2).sum())
+
+    res = gs.minimize(discus, x0, search=gs.QuasiNewton(budget=9 * d), budget=9 * d, seed=0)
+    assert res.best_fun < 10 < 4e5 < discus(x0)
 
 
 @pytest.mark.parametrize("d", [2, 5, 10, 20])

@@ -3,6 +3,8 @@ r"""A quasi-Newton search: the first phase of the pilot if values are exact.
 - Gradient: forward differences along the axes (d evaluations), and central differences (2d) once
   forward differences are too inaccurate to make progress.
 - Direction: the two-loop recursion of L-BFGS (Nocedal, 1980) with a long memory.
+- Scale of the unknown: with more than a few parameters, one evaluation measures the curvature
+  where the first steps have revealed none.
 - Length: a line search by parabolas, one evaluation at a time.
 
 Parameters are measured in *scales*, which makes the search independent of the user's units. With
@@ -44,6 +46,8 @@ MEMORY = 150  # past steps, and changes of the gradient that they caused (docs/p
 EAGER_UP_TO = 10  # parameters for which steps along unknown axes become very long; by experiment
 EAGER_AFTER = 10  # evaluations per parameter before they do; by experiment
 _FLATNESS = 1e6  # how much flatter than the first step unknown axes then count; by experiment
+EXPLORE_UP_TO = 0.1  # steps per parameter that leave much to explore; by experiment
+_FLATTER = 10.0  # how much flatter than assumed unknown directions must be; by experiment
 DIFFERENCE = 2e-8  # spacing of forward differences, in scales: about √(rounding error)
 CENTRAL = 3e-7  # spacing of central differences, by experiment (docs/pilot-results.md)
 PROBE = 1e-3  # spacing of second differences, in units; rounding errors are then 1e-10 of a value
@@ -78,6 +82,8 @@ class Newton(NamedTuple):
         best_length: The best length so far.
         best_value: The value at the best length; infinity until a length satisfies Armijo's
             condition.
+        exploring: Whether the curvature in unknown directions is being measured.
+        unknown: The inverse curvature measured there; 0 if none is, or if it is not much larger.
         central: Whether differences are central.
         probed: Whether the curvature has been measured.
         evaluations: Number of evaluations.
@@ -99,6 +105,8 @@ class Newton(NamedTuple):
     tries: int
     best_length: float
     best_value: float
+    exploring: bool
+    unknown: float
     central: bool
     probed: bool
     evaluations: int
@@ -158,18 +166,32 @@ class QuasiNewton(AdaptiveSearch):
             units = np.broadcast_to(known.units, newton.x.shape)
             newton = rescale(newton, plus + minus - 2 * newton.value, units)
             return self.gradient_next(known, newton, response.x)
-        started = start_line(newton, response.values, self.limits(response.x))
-        if started is None:
+        now = take_gradient(newton, response.values, self.limits(response.x))
+        if now is None:
             return self.gradient_next(known, newton._replace(finished=True), response.x)
+        step = self._line_next(known, now, response.x)
+        return step._replace(gradient=math.sqrt(square(now.gradient / now.scale)))
+
+    def _line_next(
+        self, known: Knowledge, newton: Newton, like: Array, *, explores: bool = True
+    ) -> Transition:
+        """Request the first point of the next line, or one that explores unknown directions."""
+        started = explore(newton) if explores else None
+        started = started or start_line(newton, self.limits(like))
+        if started is None:
+            return self.gradient_next(known, newton._replace(finished=True), like)
         newton, line = started
-        dtype, gradient_norm = response.x.dtype, math.sqrt(square(newton.gradient / newton.scale))
+        dtype = newton.x.dtype
         search = make_request(RequestKind.LINE_SEARCH, dtype, spacing=newton.length, line=line)
-        return Transition(known, newton, search, newton.x, gradient=gradient_norm)
+        return Transition(known, newton, search, newton.x)
 
     def _after_line(
         self, known: Knowledge, newton: Newton, request: PointRequest, response: Response
     ) -> Transition:
         """Continue the line search, or move and request the next gradient."""
+        if newton.exploring:
+            newton = explored(newton, float(response.values[0]))
+            return self._line_next(known, newton, response.x, explores=False)
         newton, ended = try_length(newton, float(response.values[0]))
         if not ended:
             return Transition(known, newton, request._replace(spacing=newton.length), newton.x)
@@ -236,6 +258,8 @@ def initial_newton(x: Array, value: float, units: Array) -> Newton:
         tries=0,
         best_length=0.0,
         best_value=math.inf,
+        exploring=False,
+        unknown=0.0,
         central=False,
         probed=False,
         evaluations=0,
@@ -265,26 +289,68 @@ def gradient_from(now: Newton, values: NDArray[np.float64], bounds: Bounds | Non
     return (plus - minus) / (apart / now.scale)
 
 
-def start_line(
-    now: Newton, values: NDArray[np.float64], bounds: Bounds | None
-) -> tuple[Newton, Array] | None:
-    """Return the next line to search, from the values along the axes.
+def take_gradient(now: Newton, values: NDArray[np.float64], bounds: Bounds | None) -> Newton | None:
+    """Return the memory with the gradient at x, from the values along the axes.
 
-    The points of the line are x + length · line. A parameter at a bound stays there if the
-    objective decreases beyond the bound.
+    The derivative along a parameter at a bound counts as 0 if the objective decreases beyond it.
 
     Returns:
-        The memory and the line, or ``None`` if the squared gradient is zero or not finite.
+        The memory, or ``None`` if the gradient is zero or not finite.
     """
     gradient = gradient_from(now, values, bounds)
-    stuck = np.zeros(len(gradient), bool)
     if bounds is not None:
         stuck = (now.x <= bounds.lower) & (gradient > 0)
         stuck |= (now.x >= bounds.upper) & (gradient < 0)
         gradient = np.where(stuck, 0.0, gradient)
     if not np.isfinite(gradient).all() or not gradient.any():
         return None
-    now = _remember(now, gradient)
+    return _remember(now, gradient)._replace(gradient=gradient, unknown=0.0)
+
+
+def explore(now: Newton) -> tuple[Newton, Array] | None:
+    """Return a line along which one value measures the curvature in unknown directions.
+
+    A direction that is orthogonal to the changes Hs of the gradient is conjugate to the steps s:
+    their curvature does not show along it. The line is that part of the negative gradient. The step
+    along it is one scale long, or that of the assumed inverse curvature if that is longer.
+
+    Returns:
+        The memory and the line, or ``None`` if the measurement would not pay: with few parameters,
+        because it costs a share of about 1/d of a step; after many steps or the curvature probe,
+        because these are a better guide.
+    """
+    d = now.x.size
+    if d <= EAGER_UP_TO or now.probed or not 0 < now.stored <= EXPLORE_UP_TO * d:
+        return None
+    unknown = _orthogonal(now.gradient, now.changes[MEMORY - now.stored :])
+    size = math.sqrt(_dot(unknown, unknown))
+    if not 0 < size < math.inf:
+        return None
+    length = max(1.0, min(size * unknown_inverse(now), _LONGEST * math.sqrt(d))) / size
+    now = now._replace(slope=-_dot(unknown, now.gradient), length=length, exploring=True)
+    return now, -unknown * now.scale
+
+
+def explored(now: Newton, value: float) -> Newton:
+    """Return the memory with the inverse curvature in unknown directions, if it is much larger."""
+    inverse = min(_line_minimum(now, value), _LENGTHEN * now.length)
+    much = inverse >= _FLATTER * unknown_inverse(now)
+    return now._replace(exploring=False, unknown=inverse if much else 0.0)
+
+
+def start_line(now: Newton, bounds: Bounds | None) -> tuple[Newton, Array] | None:
+    """Return the next line to search.
+
+    The points of the line are x + length · line. A parameter at a bound stays there unless the
+    objective decreases away from the bound.
+
+    Returns:
+        The memory and the line, or ``None`` if the squared gradient is zero or not finite.
+    """
+    gradient = now.gradient
+    stuck = np.zeros(len(gradient), bool)
+    if bounds is not None:
+        stuck = ((now.x <= bounds.lower) | (now.x >= bounds.upper)) & (gradient == 0)
     line = np.where(stuck, 0.0, -_two_loops(now, gradient))
     slope = _dot(line, gradient)
     if not (slope < 0 and math.isfinite(slope)):
@@ -294,7 +360,6 @@ def start_line(
             return None
     first, size = now.stored == 0, math.sqrt(_dot(line, line))
     now = now._replace(
-        gradient=gradient,
         slope=slope,
         length=1 / size if first else min(1.0, _LONGEST * math.sqrt(line.size) / size),
         tries=0,
@@ -423,14 +488,35 @@ def unknown_inverse(now: Newton) -> float:
     larger one (Barzilai & Borwein, 1988). L-BFGS usually takes the other one, sᵀy/|y|², which is
     close to the largest curvature in sight; steps along flat directions then stay far too short.
 
+    If a measurement has shown that it is much larger (:func:`explore`), it is the measured one.
     With few parameters, unknown directions soon count as far flatter than the first step in memory.
     """
+    if now.unknown:
+        return now.unknown
     if now.x.size <= EAGER_UP_TO and now.evaluations >= EAGER_AFTER * now.x.size:
         step, change = now.steps[-now.stored], now.changes[-now.stored]
         if size := _dot(change, change):  # below about 1e-162, a change's square rounds to 0
             return _FLATNESS * _dot(step, change) / size
     step, change = now.steps[-1], now.changes[-1]
     return _dot(step, step) / _dot(step, change)
+
+
+def _orthogonal(vector: Array, rows: Array) -> Array:
+    """Return the part of a vector that is orthogonal to the rows (Gram-Schmidt)."""
+    basis = np.zeros((0, vector.size))
+    for row in rows:
+        rest = _without(row / np.abs(row).max(), basis)
+        size = math.sqrt(_dot(rest, rest))
+        if size > 1e-9:  # otherwise only rounding errors are left
+            basis = np.concatenate([basis, rest[None] / size])
+    return _without(vector, basis)
+
+
+def _without(vector: Array, basis: Array) -> Array:
+    """Return the part of a vector that is orthogonal to orthonormal rows."""
+    for _ in range(2):  # the second time removes the rounding errors of the first
+        vector = vector - ((basis * vector).sum(axis=1)[:, None] * basis).sum(axis=0)
+    return vector
 
 
 def _dot(a: Array, b: Array) -> float:
