@@ -4,16 +4,14 @@ python -m benchmarks.coco_page [--results FILE.json] [--page FILE.md]
 """
 
 import argparse
-import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coco import load
 from benchmarks.coco_methods import CONTROLS, METHODS
 from benchmarks.coco_scores import (
-    OURS,
     behind,
     by_group,
     columns,
@@ -28,8 +26,6 @@ from benchmarks.coco_scores import (
 from benchmarks.record import fill, markdown
 
 RESULTS, PAGE, README = (Path(p) for p in ("docs/results/coco.json", "docs/coco.md", "README.md"))
-# Runs (`--runs`) of methods that have not yet been run on all functions of a table; beside RESULTS.
-PARTIAL = "coco-partial.jsonl"
 CHOSEN = range(1, 6)  # instances on which the default was tuned
 NOISES = ("none", "relative", "additive")
 FRONT = {  # methods in the README's table
@@ -39,6 +35,7 @@ FRONT = {  # methods in the README's table
     "newuoa": "NLopt NEWUOA",
     "pycma": "pycma",
     "bipop-cma": "pycma, BIPOP restarts",
+    "lq-cma": "pycma, lq-CMA-ES",
 }
 
 HEAD = """\
@@ -74,13 +71,14 @@ RULES = """
 ## How it was measured
 
 - **Held-out instances.** Our default was chosen on instances {chosen}; the ones reported here are
-  {reported}. There are five exceptions: results on the reported instances prompted us to begin
+  {reported}. There are six exceptions: results on the reported instances prompted us to begin
   with L-BFGS (at d = 10), to use it up to 1000 parameters instead of 500 (at d = 640), to let
   the population [grow more slowly](pilot-results.md#the-population-of-a-full-metric) (at d = 40),
-  to [triple it at restarts](pilot-results.md#the-population-of-a-restart) (f7 at d = 40), and to
+  to [triple it at restarts](pilot-results.md#the-population-of-a-restart) (f7 at d = 40), to
   leave quasi-Newton [where it has stalled](pilot-results.md#where-quasi-newton-has-stalled) (at
-  d = 20). How long L-BFGS is used, and how slowly the population grows, was chosen on 1–3, and the
-  last two on 1–5.
+  d = 20), and to [explore unknown directions](pilot-results.md#exploring-unknown-directions) (f11
+  at d = 80). How long L-BFGS is used, and how slowly the population grows, was chosen on 1–3, and
+  the last three on 1–5.
 - **Start.** For each problem, all methods start at the same point, drawn uniformly from [−4, 4]^d.
   None gets bounds. Methods that need a step size get 2.
 - **Restarts.** A method that stops is restarted at another such point if it leaves restarting to
@@ -117,7 +115,7 @@ python -m benchmarks.coco_page
 {origins}"""
 
 
-def page(tables: Sequence[Mapping[str, Any]], done: Sequence[Sequence[Any]]) -> str:
+def page(tables: Sequence[Mapping[str, Any]]) -> str:
     """The page, with a section for each suite and noise, and subsections for the dimensions."""
     tables = sorted(tables, key=_place)
     used = dict.fromkeys(name for table in tables for name in table["methods"])
@@ -144,7 +142,6 @@ def page(tables: Sequence[Mapping[str, Any]], done: Sequence[Sequence[Any]]) -> 
             section = heading
             text += f"\n## {heading}\n"
         text += _section(table, list(origins))
-        text += "".join(_incomplete(each) for each in partial(table, done))
     return text + SOURCES.format(
         commands="\n".join(dict.fromkeys(commands)),
         origins="".join(
@@ -213,51 +210,6 @@ def _section(table: Mapping[str, Any], known: Sequence[tuple[str, str, str]]) ->
     return text + f"\n[Measurement](#commands-commits-and-machines) {numbers}.\n"
 
 
-def partial(
-    table: Mapping[str, Any], done: Iterable[Sequence[Any]]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Methods that were run on some functions of a table, and the table of these functions."""
-    where = tuple(table[key] for key in ("suite", "dimension", "noise", "shifted"))
-    found: dict[str, dict[tuple[int, int, int], Sequence[Any]]] = {}
-    for suite, function, dimension, instance, seed, name, noise, shifted, *rest in done:
-        if (suite, dimension, noise, shifted) == where and name not in table["methods"]:
-            found.setdefault(name, {})[function, instance, seed] = rest
-    problems = list(zip(table["functions"], table["instances"], table["seeds"], strict=True))
-    for name, runs_of in found.items():
-        whole = {f for f, *_ in problems if all(p in runs_of for p in problems if p[0] == f)}
-        if not whole:
-            continue
-        places = [i for i, (function, *_) in enumerate(problems) if function in whole]
-        budgets = [int(number) for number in runs_of[problems[places[0]]][0].split("-")]
-        best = [[runs_of[problems[i]][1][k] for i in places] for k in range(len(budgets))]
-        ours = table["methods"][OURS]["best"]
-        kept = [ours[table["multipliers"].index(number)] for number in budgets]
-        yield (
-            name,
-            {
-                **table,
-                "multipliers": budgets,
-                **{key: [table[key][i] for i in places] for key in ("functions", "instances")},
-                "methods": {
-                    OURS: {"best": [[row[i] for i in places] for row in kept]},
-                    name: {"best": best},
-                },
-            },
-        )
-
-
-def _incomplete(of: tuple[str, Mapping[str, Any]]) -> str:
-    name, table = of
-    functions = ", ".join(f"f{number}" for number in sorted(set(table["functions"])))
-    return (
-        f"\n{name} has not been run on all functions, so it is not in the tables above. On "
-        f"{functions}:\n\n"
-        + _table(["share of targets", *columns(table)], share_rows(table))
-        + "\n"
-        + _table(["ours minus …", *columns(table)], difference_rows(table))
-    )
-
-
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heading, ["---"] * len(heading), *rows]
     return "".join(f"| {' | '.join(c.replace(' *', ' ★') for c in line)} |\n" for line in lines)
@@ -291,9 +243,7 @@ def main() -> None:
     tables = load(options.results)
     if not tables:
         sys.exit(f"{options.results} has no tables; python -m benchmarks.coco --out makes them")
-    path = options.results.with_name(PARTIAL)
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    options.page.write_text(page(tables, [json.loads(line) for line in lines]), encoding="utf-8")
+    options.page.write_text(page(tables), encoding="utf-8")
     print(f"wrote {options.page}")
     if README.exists():
         fill(README, {"coco-front": front(tables)})

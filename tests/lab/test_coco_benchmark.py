@@ -252,29 +252,3 @@ def test_the_published_pages_are_those_of_the_published_results(tmp_path):
     program("coco_page", "--results", str(results), folder=tmp_path)
     for name in ("README.md", "docs/coco.md"):
         assert (tmp_path / name).read_text() == (ROOT / name).read_text(), "make bench writes it"
-
-
-def test_an_incomplete_method_is_compared_on_the_functions_that_it_has_completed():
-    from benchmarks.coco_page import partial
-    from benchmarks.coco_scores import OURS
-
-    place = {"suite": "bbob", "dimension": 20, "noise": "none", "shifted": False}
-    table = {
-        **place,
-        "multipliers": [10, 30],
-        "functions": [1, 1, 2, 2],
-        "instances": [6, 7, 6, 7],
-        "seeds": [1] * 4,
-        "methods": {OURS: {"best": [[1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.3, 0.4]]}},
-    }
-
-    def run(function, instance, name="slow", suite="bbob"):
-        where = [suite, function, 20, instance, 1, name, "none", False]
-        return [*where, "30", [function + instance / 10], 1.0, 600, ""]
-
-    done = [run(2, 7), run(1, 6), run(2, 6), run(1, 7, suite="bbob-largescale"), run(1, 6, OURS)]
-    ((name, found),) = partial(table, done)
-    assert (name, found["functions"], found["instances"]) == ("slow", [2, 2], [6, 7])
-    assert found["multipliers"] == [30]
-    assert found["methods"] == {OURS: {"best": [[0.3, 0.4]]}, "slow": {"best": [[2.6, 2.7]]}}
-    assert not list(partial(table, done[1:]))

@@ -1029,31 +1029,106 @@ def test_unknown_directions_count_as_flat_not_as_steep():
     assert 1e-6 < usual < 0.5 * quasi_newton.unknown_inverse(newton) < 1
 
 
-def test_one_value_measures_the_curvature_that_the_steps_do_not_show():
-    """Rotated curvatures: 2 along most directions, much more along those of the first steps."""
-    rng, d = np.random.default_rng(2), 40
+def two_steep_directions(d=40):
+    """A memory of two steps along two steep directions of a rotated quadratic, and its Hessian."""
+    rng = np.random.default_rng(2)
     rotation, _ = np.linalg.qr(rng.standard_normal((d, d)))
     hessian = rotation.T @ (np.array([3e6, 1e6, *np.full(d - 2, 2.0)])[:, None] * rotation)
-    steps = rng.standard_normal((2, d)) @ hessian  # nearly along the steep directions
+    steps = rng.standard_normal((2, d)) @ hessian
     gradient = hessian @ rng.standard_normal(d)
-    newton = newton_after(steps, steps @ hessian)._replace(gradient=gradient)
+    return newton_after(steps, steps @ hessian)._replace(gradient=gradient), hessian
+
+
+def test_one_value_measures_the_curvature_that_the_steps_do_not_show():
+    """Rotated curvatures: 2 along most directions, much more along those of the first steps."""
+    newton, hessian = two_steep_directions()
+    scale = np.logspace(-3, 3, 40)  # the gradient and the Hessian are per scale, the line is not
+    newton = newton._replace(scale=scale)
+    gradient = newton.gradient
     assert quasi_newton.unknown_inverse(newton) < 2e-6
-    newton, line = quasi_newton.explore(newton)
-    assert abs(newton.changes[-2:] @ line).max() < 1e-9 * abs(newton.changes[-2:]).max()
-    assert newton.slope == pytest.approx(gradient @ line, rel=1e-9)
-    assert newton.length * np.linalg.norm(line) == pytest.approx(1)
+    newton, line = quasi_newton.explore(newton, None)
+    along = line / scale
+    assert abs(newton.changes[-2:] @ along).max() < 1e-9 * abs(newton.changes[-2:]).max()
+    assert newton.slope == pytest.approx(gradient @ along, rel=1e-9)
+    assert newton.length * np.linalg.norm(along) == pytest.approx(1)
 
     def value(curvature):
-        step = newton.length * line
+        step = newton.length * along
         return 1.0 + gradient @ step + curvature * step @ hessian @ step / 2
 
     measured = quasi_newton.explored(newton, value(1.0))
-    wanted = (line @ line) / (line @ hessian @ line)
+    wanted = (along @ along) / (along @ hessian @ along)
     assert wanted == pytest.approx(0.5, rel=1e-3)
     assert quasi_newton.unknown_inverse(measured) == pytest.approx(wanted, rel=1e-3)
     for unchanged in (value(1e6), math.inf):  # not much flatter than assumed; not defined
         after = quasi_newton.explored(newton, unchanged)
         assert quasi_newton.unknown_inverse(after) == quasi_newton.unknown_inverse(newton)
+    concave = quasi_newton.explored(newton, value(-1.0))  # at most ten times the length tried
+    assert concave.unknown == pytest.approx(10 * newton.length / -newton.slope)
+    new = quasi_newton.take_gradient(measured, np.ones(40) * quasi_newton.DIFFERENCE, None)
+    assert new.unknown == 0.0  # it holds for one line
+
+
+@pytest.mark.parametrize("factor", [2.0**-560, 2.0**500])
+def test_exploring_does_not_depend_on_the_unit_of_the_values(factor):
+    newton, _ = two_steep_directions()
+    scaled = newton._replace(gradient=factor * newton.gradient, changes=factor * newton.changes)
+    (one, line), (other, same) = (quasi_newton.explore(n, None) for n in (newton, scaled))
+    assert (same == line).all()
+    assert (other.length, other.slope) == (one.length, factor * one.slope)
+
+
+def test_an_assumed_scale_that_is_long_makes_the_exploring_step_as_long():
+    """Gradients of length 0.01 and 1 with the inverse curvature 1000; 3√d is the longest step."""
+    d = 40
+    steps = 1000 * np.eye(d)[:1]
+    for size, length in ((0.01, 10.0), (1.0, 3 * math.sqrt(d))):
+        newton = newton_after(steps, steps / 1000)._replace(gradient=size * np.eye(d)[1])
+        assert quasi_newton.explore(newton, None)[0].length == pytest.approx(length)
+
+
+def test_where_unknown_directions_are_not_explored():
+    newton, _ = two_steep_directions()
+    assert quasi_newton.explore(newton, None)
+    known = newton.changes[-1] / np.linalg.norm(newton.changes[-1])
+    noise = 1e-8 * np.linalg.norm(newton.gradient)
+    for not_explored in (
+        newton._replace(probed=True),
+        newton._replace(stored=0),
+        newton._replace(stored=5),
+        newton._replace(gradient=known),
+        newton._replace(gradient=1e9 * known + noise),
+        two_steep_directions(d=10)[0],
+        two_steep_directions(d=19)[0],
+    ):
+        assert quasi_newton.explore(not_explored, None) is None
+    assert two_steep_directions(d=20)[0].stored == 2
+    assert quasi_newton.explore(two_steep_directions(d=20)[0], None)
+    wide, narrow = (gs.Bounds(newton.x - r, newton.x + r) for r in (1.0, 0.01))
+    assert quasi_newton.explore(newton, wide)
+    assert quasi_newton.explore(newton, narrow) is None
+
+
+def test_equal_changes_count_once():
+    newton, _ = two_steep_directions()
+    newton = newton._replace(changes=np.repeat(newton.changes[-1:], len(newton.changes), axis=0))
+    _, line = quasi_newton.explore(newton, None)
+    assert abs(newton.changes[-1] @ line) < 1e-9 * np.linalg.norm(newton.changes[-1])
+    assert np.isfinite(line).all()
+
+
+@pytest.mark.parametrize("d", [40, 80])
+def test_a_function_of_one_combination_is_not_explored(d):
+    """Its gradient has one direction; the rest of a difference is its own error."""
+    rng = np.random.default_rng(1)
+    x0, a = rng.standard_normal((2, d))
+
+    def ridge(x):
+        return float(np.log(np.cosh(a @ x)))
+
+    res = gs.minimize(ridge, x0, search=gs.QuasiNewton(budget=25 * d), budget=25 * d, seed=0)
+    assert res.nfev < 12 * d
+    assert res.best_fun < 1e-10
 
 
 @pytest.mark.parametrize("d", [40, 80])

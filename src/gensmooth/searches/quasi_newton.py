@@ -176,8 +176,9 @@ class QuasiNewton(AdaptiveSearch):
         self, known: Knowledge, newton: Newton, like: Array, *, explores: bool = True
     ) -> Transition:
         """Request the first point of the next line, or one that explores unknown directions."""
-        started = explore(newton) if explores else None
-        started = started or start_line(newton, self.limits(like))
+        bounds = self.limits(like)
+        started = explore(newton, bounds) if explores else None
+        started = started or start_line(newton, bounds)
         if started is None:
             return self.gradient_next(known, newton._replace(finished=True), like)
         newton, line = started
@@ -307,33 +308,42 @@ def take_gradient(now: Newton, values: NDArray[np.float64], bounds: Bounds | Non
     return _remember(now, gradient)._replace(gradient=gradient, unknown=0.0)
 
 
-def explore(now: Newton) -> tuple[Newton, Array] | None:
+def explore(now: Newton, bounds: Bounds | None) -> tuple[Newton, Array] | None:
     """Return a line along which one value measures the curvature in unknown directions.
 
-    A direction that is orthogonal to the changes Hs of the gradient is conjugate to the steps s:
-    their curvature does not show along it. The line is that part of the negative gradient. The step
-    along it is one scale long, or that of the assumed inverse curvature if that is longer.
+    On a quadratic, a direction that is orthogonal to the changes Hs of the gradient is conjugate to
+    the steps s: their curvature does not show along it. The line is that part of the negative
+    gradient. The step along it is one scale long, or that of the assumed inverse curvature if that
+    is longer, up to the length of the longest step.
 
     Returns:
-        The memory and the line, or ``None`` if the measurement would not pay: with few parameters,
-        because it costs a share of about 1/d of a step; after many steps or the curvature probe,
-        because these are a better guide.
+        The memory and the line, or ``None`` if the value would not pay: before the first step, when
+        nothing is known; with few parameters, because one value is then a large part of a gradient;
+        after many steps or the curvature probe, because these are a better guide; if that part of
+        the gradient is within the error of the differences; or if the point is out of bounds.
     """
     d = now.x.size
     if d <= EAGER_UP_TO or now.probed or not 0 < now.stored <= EXPLORE_UP_TO * d:
         return None
     unknown = _orthogonal(now.gradient, now.changes[MEMORY - now.stored :])
-    size = math.sqrt(_dot(unknown, unknown))
-    if not 0 < size < math.inf:
+    size, assumed = _norm(unknown), unknown_inverse(now)
+    # A forward difference is wrong by about its spacing times the curvature, here the largest known
+    error = DIFFERENCE * math.sqrt(d) / assumed
+    if not error < size < math.inf:
         return None
-    length = max(1.0, min(size * unknown_inverse(now), _LONGEST * math.sqrt(d))) / size
-    now = now._replace(slope=-_dot(unknown, now.gradient), length=length, exploring=True)
-    return now, -unknown * now.scale
+    length = max(1.0, min(size * assumed, _LONGEST * math.sqrt(d)))
+    along = -unknown / size
+    line = along * now.scale
+    point = now.x + length * line
+    if bounds is not None and ((point < bounds.lower) | (point > bounds.upper)).any():
+        return None
+    return now._replace(slope=_dot(along, now.gradient), length=length, exploring=True), line
 
 
 def explored(now: Newton, value: float) -> Newton:
     """Return the memory with the inverse curvature in unknown directions, if it is much larger."""
-    inverse = min(_line_minimum(now, value), _LENGTHEN * now.length)
+    step = min(_line_minimum(now, value), _LENGTHEN * now.length)
+    inverse = step / -now.slope
     much = inverse >= _FLATTER * unknown_inverse(now)
     return now._replace(exploring=False, unknown=inverse if much else 0.0)
 
@@ -517,6 +527,14 @@ def _without(vector: Array, basis: Array) -> Array:
     for _ in range(2):  # the second time removes the rounding errors of the first
         vector = vector - ((basis * vector).sum(axis=1)[:, None] * basis).sum(axis=0)
     return vector
+
+
+def _norm(vector: Array) -> float:
+    """Return |v|, even where its square would overflow or round to 0."""
+    largest = float(np.abs(vector).max())
+    if not 0 < largest < math.inf:
+        return largest
+    return largest * math.sqrt(_dot(vector / largest, vector / largest))
 
 
 def _dot(a: Array, b: Array) -> float:
