@@ -67,6 +67,7 @@ class RequestKind(IntEnum):
     MIRRORED_PAIRS = 5  # a step of MirroredES
     DESCENT = 6  # a step of GreedyDescent
     CENTRAL_DIFFERENCES = 7  # along the axes: a more accurate gradient for QuasiNewton
+    EXPLORATION = 8  # one point in QuasiNewton's unknown directions: the curvature there
 
 
 _ALONG_AXES = (
@@ -75,6 +76,7 @@ _ALONG_AXES = (
     RequestKind.CURVATURE,
     RequestKind.FIRST_METRIC,
 )
+_ON_A_LINE = (RequestKind.LINE_SEARCH, RequestKind.EXPLORATION)
 
 
 class Noise(IntEnum):
@@ -322,7 +324,7 @@ class AdaptiveSearch(Search):
         at = Address(state.seed, state.step, request.number, x.size, x.dtype)
         if kind in _ALONG_AXES:
             return dense(np.diag(request.scale).astype(x.dtype))
-        if kind is RequestKind.LINE_SEARCH:
+        if kind in _ON_A_LINE:
             return dense(request.line[None].astype(x.dtype))
         use_signs = kind is not RequestKind.MIRRORED_PAIRS or x.size > METRIC_UP_TO
         draw: Draw = signs(at) if use_signs else normals(at)
@@ -418,10 +420,7 @@ class AdaptiveSearch(Search):
             raise ValueError("the state of the search repeats more points than it has")
         if request.kind in _ALONG_AXES and (request.scale.size, request.number) != (dim, dim):
             raise ValueError("the state of the search needs one direction per axis")
-        if request.kind == RequestKind.LINE_SEARCH and (request.line.size, request.number) != (
-            dim,
-            1,
-        ):
+        if request.kind in _ON_A_LINE and (request.line.size, request.number) != (dim, 1):
             raise ValueError("the state of the search needs one line to search")
 
     def kept_template(self, x: Array) -> Kept:
@@ -505,7 +504,7 @@ def _plan(kind: int, number: int, repeats: int, num_samples: int, samples: Sampl
     places: list[tuple[int, int]]
     if kind == RequestKind.START:
         places = [(0, 0), (0, 0)]
-    elif kind in (RequestKind.FORWARD_DIFFERENCES, RequestKind.LINE_SEARCH):
+    elif kind in (RequestKind.FORWARD_DIFFERENCES, *_ON_A_LINE):
         places = [(index, 1) for index in range(number)]
     elif kind == RequestKind.DESCENT:
         places = FORWARD.points(number, samples)

@@ -82,8 +82,6 @@ class Newton(NamedTuple):
         best_length: The best length so far.
         best_value: The value at the best length; infinity until a length satisfies Armijo's
             condition.
-        exploring: Whether the curvature in unknown directions is being measured.
-        unknown: The inverse curvature measured there; 0 if none is, or if it is not much larger.
         central: Whether differences are central.
         probed: Whether the curvature has been measured.
         evaluations: Number of evaluations.
@@ -105,8 +103,6 @@ class Newton(NamedTuple):
     tries: int
     best_length: float
     best_value: float
-    exploring: bool
-    unknown: float
     central: bool
     probed: bool
     evaluations: int
@@ -161,6 +157,9 @@ class QuasiNewton(AdaptiveSearch):
         newton = newton._replace(evaluations=newton.evaluations + len(response.values))
         if kind is RequestKind.LINE_SEARCH:
             return self._after_line(known, newton, request, response)
+        if kind is RequestKind.EXPLORATION:
+            inverse = explored(newton, float(response.values[0]))
+            return self._line_next(known, newton, response.x, inverse)
         if kind is RequestKind.CURVATURE:
             plus, minus = response.values.reshape(-1, 2).T
             units = np.broadcast_to(known.units, newton.x.shape)
@@ -169,30 +168,33 @@ class QuasiNewton(AdaptiveSearch):
         now = take_gradient(newton, response.values, self.limits(response.x))
         if now is None:
             return self.gradient_next(known, newton._replace(finished=True), response.x)
-        step = self._line_next(known, now, response.x)
+        exploring = explore(now, self.limits(response.x))
+        if exploring is None:
+            step = self._line_next(known, now, response.x)
+        else:
+            step = self._on_line(known, RequestKind.EXPLORATION, *exploring)
         return step._replace(gradient=math.sqrt(square(now.gradient / now.scale)))
 
     def _line_next(
-        self, known: Knowledge, newton: Newton, like: Array, *, explores: bool = True
+        self, known: Knowledge, newton: Newton, like: Array, inverse: float | None = None
     ) -> Transition:
-        """Request the first point of the next line, or one that explores unknown directions."""
-        bounds = self.limits(like)
-        started = explore(newton, bounds) if explores else None
-        started = started or start_line(newton, bounds)
+        """Request the first point of the next line."""
+        started = start_line(newton, self.limits(like), inverse)
         if started is None:
             return self.gradient_next(known, newton._replace(finished=True), like)
-        newton, line = started
-        dtype = newton.x.dtype
-        search = make_request(RequestKind.LINE_SEARCH, dtype, spacing=newton.length, line=line)
-        return Transition(known, newton, search, newton.x)
+        return self._on_line(known, RequestKind.LINE_SEARCH, *started)
+
+    def _on_line(
+        self, known: Knowledge, kind: RequestKind, newton: Newton, line: Array
+    ) -> Transition:
+        """Request the point of a line at the length to try."""
+        request = make_request(kind, newton.x.dtype, spacing=newton.length, line=line)
+        return Transition(known, newton, request, newton.x)
 
     def _after_line(
         self, known: Knowledge, newton: Newton, request: PointRequest, response: Response
     ) -> Transition:
         """Continue the line search, or move and request the next gradient."""
-        if newton.exploring:
-            newton = explored(newton, float(response.values[0]))
-            return self._line_next(known, newton, response.x, explores=False)
         newton, ended = try_length(newton, float(response.values[0]))
         if not ended:
             return Transition(known, newton, request._replace(spacing=newton.length), newton.x)
@@ -259,8 +261,6 @@ def initial_newton(x: Array, value: float, units: Array) -> Newton:
         tries=0,
         best_length=0.0,
         best_value=math.inf,
-        exploring=False,
-        unknown=0.0,
         central=False,
         probed=False,
         evaluations=0,
@@ -305,7 +305,7 @@ def take_gradient(now: Newton, values: NDArray[np.float64], bounds: Bounds | Non
         gradient = np.where(stuck, 0.0, gradient)
     if not np.isfinite(gradient).all() or not gradient.any():
         return None
-    return _remember(now, gradient)._replace(gradient=gradient, unknown=0.0)
+    return _remember(now, gradient)._replace(gradient=gradient)
 
 
 def explore(now: Newton, bounds: Bounds | None) -> tuple[Newton, Array] | None:
@@ -337,22 +337,26 @@ def explore(now: Newton, bounds: Bounds | None) -> tuple[Newton, Array] | None:
     point = now.x + length * line
     if bounds is not None and ((point < bounds.lower) | (point > bounds.upper)).any():
         return None
-    return now._replace(slope=_dot(along, now.gradient), length=length, exploring=True), line
+    return now._replace(slope=_dot(along, now.gradient), length=length), line
 
 
-def explored(now: Newton, value: float) -> Newton:
-    """Return the memory with the inverse curvature in unknown directions, if it is much larger."""
+def explored(now: Newton, value: float) -> float:
+    """Return the inverse curvature in unknown directions: the assumed one, or a much larger one."""
     step = min(_line_minimum(now, value), _LENGTHEN * now.length)
     inverse = step / -now.slope
-    much = inverse >= _FLATTER * unknown_inverse(now)
-    return now._replace(exploring=False, unknown=inverse if much else 0.0)
+    assumed = unknown_inverse(now)
+    return inverse if inverse >= _FLATTER * assumed else assumed
 
 
-def start_line(now: Newton, bounds: Bounds | None) -> tuple[Newton, Array] | None:
+def start_line(
+    now: Newton, bounds: Bounds | None, inverse: float | None = None
+) -> tuple[Newton, Array] | None:
     """Return the next line to search.
 
     The points of the line are x + length · line. A parameter at a bound stays there unless the
     objective decreases away from the bound.
+
+    ``inverse`` is the inverse curvature in unknown directions, if :func:`explored` measured it.
 
     Returns:
         The memory and the line, or ``None`` if the squared gradient is zero or not finite.
@@ -361,7 +365,7 @@ def start_line(now: Newton, bounds: Bounds | None) -> tuple[Newton, Array] | Non
     stuck = np.zeros(len(gradient), bool)
     if bounds is not None:
         stuck = ((now.x <= bounds.lower) | (now.x >= bounds.upper)) & (gradient == 0)
-    line = np.where(stuck, 0.0, -_two_loops(now, gradient))
+    line = np.where(stuck, 0.0, -_two_loops(now, gradient, inverse))
     slope = _dot(line, gradient)
     if not (slope < 0 and math.isfinite(slope)):
         now = _forget(now)
@@ -476,7 +480,7 @@ def _forget(now: Newton) -> Newton:
     return now._replace(stored=0, has_previous=False)
 
 
-def _two_loops(now: Newton, gradient: Array) -> Array:
+def _two_loops(now: Newton, gradient: Array, inverse: float | None) -> Array:
     """Return L-BFGS's approximation of the inverse Hessian times the gradient."""
     steps, changes = (each[MEMORY - now.stored :] for each in (now.steps, now.changes))
     along = (steps * changes).sum(axis=1)
@@ -485,7 +489,7 @@ def _two_loops(now: Newton, gradient: Array) -> Array:
         taken[i] = _dot(steps[i], q) / along[i]
         q -= taken[i] * changes[i]
     if now.stored:
-        q *= unknown_inverse(now)
+        q *= unknown_inverse(now) if inverse is None else inverse
     for i in range(now.stored):
         q += (taken[i] - _dot(changes[i], q) / along[i]) * steps[i]
     return q
@@ -498,11 +502,8 @@ def unknown_inverse(now: Newton) -> float:
     larger one (Barzilai & Borwein, 1988). L-BFGS usually takes the other one, sᵀy/|y|², which is
     close to the largest curvature in sight; steps along flat directions then stay far too short.
 
-    If a measurement has shown that it is much larger (:func:`explore`), it is the measured one.
     With few parameters, unknown directions soon count as far flatter than the first step in memory.
     """
-    if now.unknown:
-        return now.unknown
     if now.x.size <= EAGER_UP_TO and now.evaluations >= EAGER_AFTER * now.x.size:
         step, change = now.steps[-now.stored], now.changes[-now.stored]
         if size := _dot(change, change):  # below about 1e-162, a change's square rounds to 0
