@@ -219,22 +219,18 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def front(tables: Sequence[Mapping[str, Any]]) -> str:
-    """The README's table: bbob without noise at d = 20; the best of all methods is bold.
-
-    It has the budgets that all of its methods were run with.
-    """
+    """The README's table: bbob without noise at d = 20; the best of all methods is bold."""
     (table,) = (
         t for t in tables if (t["suite"], t["dimension"], t["noise"]) == ("bbob", 20, "none")
     )
-    run = min(len(table["methods"][name]["best"]) for name in FRONT)
-    budgets = [20 * multiplier for multiplier in table["multipliers"][:run]]
+    budgets = [20 * multiplier for multiplier in table["multipliers"]]
     rows: list[list[str]] = []
     for name, *cells in share_rows(table):
         marked = [(cell.split(" ")[0].removeprefix("0"), cell.endswith("*")) for cell in cells]
         rows.append([name, *(f"**{share}**" if best else share for share, best in marked)])
     shown = {name: cells for name, *cells in rows}
     columns = ["evaluations", *(f"{budget:,}" for budget in budgets)]
-    return markdown(columns, [[label, *shown[name][:run]] for name, label in FRONT.items()])
+    return markdown(columns, [[label, *shown[name]] for name, label in FRONT.items()])
 
 
 def main() -> None:
