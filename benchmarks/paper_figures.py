@@ -104,6 +104,8 @@ def records_of(resets: str) -> list[RunRecord]:
     for name, known in ENVIRONMENTS.items():
         table = f"rl-{samples_of(resets, name)}/returns-rl-{name}.csv"
         for row in read(table) if (RESULTS / table).exists() else ():
+            if row["part"] == "momentum":  # the paper has no figure of it
+                continue
             tests = [float(v) for key, v in row.items() if key.startswith("test ") and v]
             config = {
                 "environment": known.name,
