@@ -80,8 +80,9 @@ RULES = """
   at d = 80). How long L-BFGS is used, and how slowly the population grows, was chosen on 1–3, and
   the last three on 1–5.
 - **Numbers of instances.** Each table names its instances. bbob-largescale at d = 80 and 160 was
-  first measured on 6 and 7 only, too few for an error, and then on 6–10. On 6 and 7 alone, SLSQP is
-  still ahead after 10 d at d = 80 (by .009, all of it on f11).
+  first measured on 6 and 7 only, where errors are unreliable, and then on 6–10; d = 320 and 640
+  still have only 6 and 7. On 6 and 7 alone, SLSQP is still ahead after 10 d at d = 80 (by .009, all
+  of it on f11).
 - **Start.** For each problem, all methods start at the same point, drawn uniformly from [−4, 4]^d.
   None gets bounds. Methods that need a step size get 2.
 - **Restarts.** A method that stops is restarted at another such point if it leaves restarting to
